@@ -1,0 +1,245 @@
+/* ringbuf: a crash-safe, lock-free ring of slots in shared memory, for any number of producer and
+ * consumer processes.
+ *
+ *   producer:  rb_claim -> write into slot.data -> rb_commit        (or rb_abort)
+ *   consumer:  rb_take  -> read slot.data in place -> rb_release
+ *
+ * A process that is killed at any instruction of any of these calls costs the others at most its own
+ * unpublished message: its slots come back, and what was lost is counted and named by its tag.
+ *
+ * Conventions, unless a call says otherwise:
+ *   - A call returns 0 or a count on success and a negative errno on failure; results leave by pointer.
+ *     errno itself is never used.
+ *   - Any thread of the process that holds a handle may call, also several at once. rb_detach() must be
+ *     the last call on a handle.
+ *   - A call with a deadline blocks until it succeeds or that moment of rb_now_ns() has passed; RB_NOW
+ *     never blocks, RB_FOREVER has no limit. Every other call never waits for another process.
+ *   - After fork() a child may go on using an inherited handle: the first call joins the ring anew.
+ *     Slots that the parent held stay the parent's; the child's calls on them return -ESTALE.
+ *     Children made by raw clone() or vfork() must not touch inherited handles.
+ *   - A process that closes descriptors it did not open (closefrom, a daemonising library) gives up its
+ *     proof of life; attach after such calls, not before.
+ *
+ * Linux, 64-bit. */
+#ifndef RINGBUF_H
+#define RINGBUF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- limits and special values --------------------------------------------------------------- */
+
+#define RB_SLOTS_MAX 65536u           /* slots of one ring */
+#define RB_PARTICIPANTS_MAX 4095u     /* processes attached at once (12 bits of a slot word) */
+#define RB_READERS_MAX 16u            /* readers of a broadcast ring (16 bits of a slot word) */
+#define RB_NAME_MAX 200u              /* bytes of a ring's name: letters, digits, '.', '_', '-' */
+
+#define RB_NOW INT64_C(0)             /* deadline: do not wait */
+#define RB_FOREVER INT64_MAX          /* deadline: wait without limit */
+#define RB_ANY UINT32_MAX             /* target: for whoever takes it first */
+#define RB_TAG_UNKNOWN UINT64_MAX     /* a lost message whose producer died before it wrote the tag */
+
+/* ---- types ------------------------------------------------------------------------------------ */
+
+typedef struct rb_ring rb_ring; /* one process's handle on one ring */
+
+enum rb_mode {
+	RB_QUEUE = 0,     /* each message to one consumer */
+	RB_BROADCAST = 1, /* each message to every reader that is subscribed when it is committed */
+};
+
+enum rb_full {
+	RB_BLOCK = 0,     /* a full ring makes producers wait */
+	RB_OVERWRITE = 1, /* a full ring gives up its oldest unread message (queue mode only) */
+};
+
+enum rb_hugepages {
+	RB_HUGE_AUTO = 0,   /* ask the kernel, take what it gives */
+	RB_HUGE_NEVER = 1,
+	RB_HUGE_ALWAYS = 2, /* also collapse each slot into huge pages when it is first used */
+};
+
+struct rb_options {
+	const char *name;            /* NULL: anonymous, shared by descriptor only */
+	uint64_t slot_bytes;         /* payload bytes of a slot, at least 1 */
+	uint32_t slots;              /* 1 ... RB_SLOTS_MAX */
+	uint32_t participants;       /* rows in the table of processes; 0: 256 */
+	enum rb_mode mode;
+	enum rb_full full;
+	enum rb_hugepages hugepages;
+	bool redeliver;              /* queue mode: a dead consumer's messages go back (true) or are dropped */
+};
+
+/* A slot in the caller's hands, between claim and commit/abort or between take and release.
+ * The first six fields are for the caller to read; the rest is the ring's. Plain data: may be copied,
+ * must be handed back once. */
+struct rb_slot {
+	void *data;       /* the payload in this process's mapping, page aligned */
+	uint64_t bytes;   /* claim: capacity of the payload; take: bytes committed */
+	uint64_t tag;     /* the producer's label */
+	uint64_t ticket;  /* take: place in the order of commits, from 1, with gaps */
+	uint32_t target;  /* the consumer it is addressed to, or RB_ANY */
+	uint32_t index;   /* which slot this is, 0 ... slots-1 */
+	uint64_t word;
+	uint32_t who;
+	uint32_t life;
+};
+
+/* Which messages a take accepts. A zeroed filter, or NULL, accepts all. */
+struct rb_filter {
+	bool by_tag;       /* only messages whose tag is `tag` */
+	bool by_target;    /* only messages addressed to `target` or to RB_ANY */
+	uint32_t target;
+	uint64_t tag;
+};
+
+struct rb_info {
+	uint64_t slot_bytes;    /* as asked for at creation */
+	uint64_t slot_stride;   /* distance between payloads in bytes, a multiple of the page size */
+	uint64_t total_bytes;   /* size of the segment */
+	uint32_t slots;
+	uint32_t participants;
+	enum rb_mode mode;
+	enum rb_full full;
+	bool redeliver;
+	const char *name;       /* NULL for an anonymous ring; lives as long as the handle */
+};
+
+struct rb_stats {
+	/* since creation, all processes together; a killed process may not have counted its last act */
+	uint64_t published;     /* messages committed */
+	uint64_t consumed;      /* messages released (in broadcast: once for each reader) */
+	uint64_t dropped;       /* overwritten, dropped with their consumer, or broadcast to nobody */
+	uint64_t lost;          /* claimed by producers that died before they committed; exact */
+	uint64_t waits;         /* times that a call went to sleep */
+	uint64_t wait_ns;       /* nanoseconds asleep */
+	/* now; the slots are read one after another while others go on */
+	uint32_t free, writing, ready, reading;
+	uint32_t participants;  /* attached, or dead and not yet reaped */
+	uint32_t readers;       /* subscribed to a broadcast ring */
+	bool finished;
+};
+
+struct rb_lost {
+	uint64_t tag;   /* RB_TAG_UNKNOWN when its producer died before writing it */
+	uint64_t pid;   /* the producer, as numbered in its own pid namespace */
+};
+
+/* ---- life of a ring ---------------------------------------------------------------------------- */
+
+/* Bytes that a ring with these options occupies. Makes no system call but for the page size.
+ * -EINVAL: an option is out of range. -EOVERFLOW: the sizes do not fit 63 bits. */
+int rb_segment_bytes(const struct rb_options *options, uint64_t *bytes);
+
+/* Make a ring and attach to it. Every page is reserved before the call returns, so that no later access
+ * can fault for want of memory. A named ring appears under its name complete, mode 0600; the leftover
+ * of processes that all died is replaced.
+ * -EINVAL     an option or the name is out of range; nothing was asked of the system
+ * -EEXIST     the name is in use by a living process     -EACCES   the name is another user's
+ * -ENOSPC     shared memory (named: of /dev/shm) or its quota does not suffice
+ * -ENOMEM, -EFBIG, -EMFILE, -ENFILE as from the system. Nothing is left behind on failure. */
+int rb_create(const struct rb_options *options, rb_ring **out);
+
+/* Attach to a named ring, or to the ring behind a descriptor from rb_fd() (which stays the caller's).
+ * A failed attach writes nothing and removes nothing.
+ * -ENOENT     no such ring       -EACCES  another user's, or its mode is wider than 0600
+ * -EPROTO     made by another layout version, byte order or kind of waiting; refused unread
+ * -EBADMSG    not a ring, truncated, or its header does not agree with itself
+ * -EUSERS     the table of participants is full */
+int rb_attach(const char *name, rb_ring **out);
+int rb_attach_fd(int fd, rb_ring **out);
+
+/* The layout version of the segment behind a descriptor, even where attaching is refused with -EPROTO;
+ * RB_LAYOUT_VERSION is this library's. */
+#define RB_LAYOUT_VERSION 1
+int rb_peek_version(int fd, uint32_t *version);
+
+/* Leave the ring and unmap it. Slots still claimed are aborted, slots still taken are treated as a dead
+ * consumer's. The last one out removes a named ring's name. Payload pointers die here. */
+void rb_detach(rb_ring *ring);
+
+/* Remove a name whose processes are all dead. -EBUSY: somebody is attached. -ENOENT, -EACCES. */
+int rb_unlink(const char *name);
+
+/* A descriptor of the segment, to hand to another process (inheritance, SCM_RIGHTS). It stays the
+ * handle's: duplicate it to keep it. */
+int rb_fd(const rb_ring *ring);
+
+void rb_info(const rb_ring *ring, struct rb_info *out);
+
+/* ---- producers --------------------------------------------------------------------------------- */
+
+/* Take a free slot for writing. It is the caller's for as long as it likes, until rb_commit() or
+ * rb_abort(); if the process dies first the slot comes back and the message counts as lost under `tag`.
+ * -EAGAIN     none free, and the deadline was RB_NOW      -ETIMEDOUT  none free until the deadline
+ * -EPIPE      the ring is finished                        -EINTR      the pause hook said so */
+int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, struct rb_slot *out);
+
+/* Publish the first `bytes` of the slot. Release: what was written before is seen by who takes it.
+ * -EMSGSIZE   more than the slot holds; it stays claimed.
+ * -ESTALE     not this handle's slot: handed back already, or inherited through fork() */
+int rb_commit(rb_ring *ring, const struct rb_slot *slot, uint64_t bytes);
+
+/* Give the slot back unpublished. -ESTALE as above. */
+int rb_abort(rb_ring *ring, const struct rb_slot *slot);
+
+/* No message may be claimed from now on; slots claimed before may still be committed. Consumers drain
+ * what there is, then get -EPIPE. Returns 0, also when already finished. */
+int rb_finish(rb_ring *ring);
+
+/* ---- consumers --------------------------------------------------------------------------------- */
+
+/* Take the oldest message that the filter accepts (NULL: any). Acquire: its payload is as committed.
+ * In queue mode it is the caller's alone; in broadcast mode the caller must not write to it, and the
+ * first take subscribes the handle.
+ * Messages committed one after another are taken in that order; of messages committed at the same
+ * moment either may come first. A redelivered message keeps its old place.
+ * -EAGAIN, -ETIMEDOUT, -EINTR as rb_claim.
+ * -EPIPE      finished, and nothing is left that the filter accepts
+ * -EUSERS     broadcast: RB_READERS_MAX readers are subscribed already
+ * -EBADMSG    the slot's own record is out of bounds; it was put back as free */
+int rb_take(rb_ring *ring, const struct rb_filter *filter, int64_t deadline_ns, struct rb_slot *out);
+
+/* Hand a taken slot back; its payload must not be touched any more. -ESTALE as rb_commit. */
+int rb_release(rb_ring *ring, const struct rb_slot *slot);
+
+/* Broadcast: be a reader from now on: every message committed after this returns will be delivered.
+ * Idempotent. -EUSERS as rb_take, -EINVAL in queue mode. */
+int rb_subscribe(rb_ring *ring);
+
+/* Broadcast: be a reader no more; what was not yet taken is given up. Idempotent.
+ * -EBUSY: slots taken through this handle are still out. */
+int rb_unsubscribe(rb_ring *ring);
+
+/* ---- looking after it -------------------------------------------------------------------------- */
+
+/* Return the slots of dead processes now; waiting calls do this by themselves within 100 ms.
+ * Returns the number of slots that came back. */
+int rb_recover(rb_ring *ring);
+
+/* Messages waiting to be taken (in broadcast: by this handle). */
+int rb_ready(rb_ring *ring);
+
+void rb_get_stats(rb_ring *ring, struct rb_stats *out);
+
+/* The most recent losses, newest first; returns how many of `most` were filled in (at most 64). */
+int rb_get_lost(rb_ring *ring, struct rb_lost *out, uint32_t most);
+
+/* Make everybody who waits on this ring look again. */
+void rb_wake(rb_ring *ring);
+
+/* Called from inside a waiting call whenever a signal arrived, or 100 ms passed, without a result.
+ * A negative value ends the wait and is what the call returns. Set it before other threads use the handle. */
+void rb_on_pause(rb_ring *ring, int (*pause)(void *arg), void *arg);
+
+/* CLOCK_MONOTONIC in nanoseconds: the clock of every deadline. */
+int64_t rb_now_ns(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
