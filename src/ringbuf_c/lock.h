@@ -1,0 +1,25 @@
+/* Open-file-description locks on single bytes: the kernel's word on who is alive.
+ * They belong to the description, not to the process or the thread: dup() and fork() share them, and they
+ * vanish with the last descriptor, at the latest when the kernel has torn down the last thread of the last holder. */
+#ifndef RB_LOCK_H
+#define RB_LOCK_H
+
+#include <errno.h>
+#include <fcntl.h>
+
+/* Lock (F_RDLCK shared, F_WRLCK exclusive) or unlock (F_UNLCK) one byte.
+ * Returns 0, or -EAGAIN when another description holds it. */
+static inline int rb_lock(int fd, off_t byte, short kind)
+{
+	struct flock lock = { .l_type = kind, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+	int rc;
+
+	do
+		rc = fcntl(fd, F_OFD_SETLK, &lock);
+	while (rc < 0 && errno == EINTR);
+	if (rc == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+#endif

@@ -1,0 +1,540 @@
+/* The ring is a set of slots; each has one word, and every step is one compare-and-swap on one word.
+ *
+ *          claim            commit           take             release
+ *   FREE ---------> WRITING -------> READY ---------> READING --------> FREE       queue
+ *     ^                |               \ take, release: each reader clears its own bit; the last one frees (broadcast)
+ *     +---- abort -----+
+ *
+ * Key invariant: a payload is touched only by the owner that its word names, between the owner's own CAS into
+ * WRITING or READING (or its bit in READY) and its own CAS out of it. Words never come back on a slot (layout.h),
+ * so a CAS that expects an old word cannot succeed: no ABA.
+ *
+ * Nobody ever waits for a particular other process: a killed one leaves a slot that names it, or a ticket that nobody
+ * needs. Every retry below means that somebody else completed a step.
+ *
+ * FIFO. A take reads the ticket counter (the horizon) before it scans, and accepts only tickets below it. Let a
+ * commit of Y happen before a commit of X. Who accepts X has seen X's ticket drawn, hence Y's word READY or
+ * later; READY(Y) would be older, so X could not be the oldest; later means that Y is taken already. Without the horizon
+ * a scan can pass Y's slot before Y is there and then find X: one producer and one consumer suffice.
+ *
+ * End. A claim writes its word, then looks at `finished`; a drained-check looks at `finished`, then at the words;
+ * all four are sequentially consistent. So either the claim sees the end and backs out, or the check sees its WRITING.
+ *
+ * Broadcast (checked exactly in the model): a commit draws its ticket, then reads who is active, then publishes with that
+ * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader
+ * sets its bit active, then reads its first ticket. All sequentially consistent.
+ *
+ *   pair                              orders
+ *   commit:C -> take:C, claim:C       payload, bytes, tag written before they are read
+ *   release:A, abort:A -> claim:C     the last reader is done before the next writer begins
+ *   commit:A -> take:A                FIFO, above
+ *   claim:C, finished:A / finish:A, drained:A              the end, above
+ *   commit:E, commit:F / subscribe:C, subscribe:D         broadcast, above
+ */
+#define _GNU_SOURCE
+#include "ring.h"
+
+#include <errno.h>
+
+#include "crash_points.h"
+#include "stats.h"
+
+#define NONE UINT32_MAX
+
+/* A slot as one look found it. */
+struct found {
+	uint32_t index; /* NONE: nothing found */
+	uint64_t word;
+};
+
+static struct rb_row *row_of(const struct rb_self *self)
+{
+	return &self->map->rows[self->row];
+}
+
+uint64_t rb_ring_fresh_free(const struct rb_map *map)
+{
+	/* fresh_free:A relaxed: only uniqueness matters */
+	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_relaxed);
+	return rb_word(map, RB_FREE, 0, ticket);
+}
+
+/* ---- producer ------------------------------------------------------------------------------------ */
+
+/* The slot in `state` with the smallest (oldest) or largest (newest) ticket. */
+static struct found find_extreme(const struct rb_map *map, enum rb_state state, bool newest)
+{
+	struct found best = { .index = NONE };
+	uint64_t best_seq = 0;
+
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* find:A relaxed: a candidate only; the CAS that follows decides and orders */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_relaxed);
+
+		if (rb_word_state(word) != state)
+			continue;
+		uint64_t seq = rb_word_seq(map, word);
+		if (best.index == NONE || (newest ? seq > best_seq : seq < best_seq)) {
+			best = (struct found){ .index = i, .word = word };
+			best_seq = seq;
+		}
+	}
+	return best;
+}
+
+/* Overwriting takes the oldest message for the sake of the newest; queue mode only. */
+static struct found find_claimable(const struct rb_map *map)
+{
+	struct found slot = find_extreme(map, RB_FREE, true);
+
+	if (slot.index == NONE && map->header.full == RB_OVERWRITE)
+		slot = find_extreme(map, RB_READY, false);
+	return slot;
+}
+
+static bool is_finished(const struct rb_map *map)
+{
+	/* finished:A seq_cst, pairs with finish:A: a claim asks after its word, a drained-check before the words: see
+	 * "End" above. Tickets that run out finish a ring too; the margin in rb_last_ticket() covers claims under way. */
+	if (atomic_load_explicit(&map->control->finished, memory_order_seq_cst))
+		return true;
+	/* finished:B relaxed: the margin makes exactness needless */
+	return atomic_load_explicit(&map->control->tickets, memory_order_relaxed) > rb_last_ticket(map);
+}
+
+int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, struct rb_slot *out)
+{
+	const struct rb_map *map = self->map;
+
+	for (;;) {
+		if (is_finished(map))
+			return -EPIPE;
+		struct found slot = find_claimable(map);
+		if (slot.index == NONE)
+			return -EAGAIN;
+
+		struct rb_desc *desc = &map->descs[slot.index];
+		uint64_t mine = rb_word(map, RB_WRITING, self->row + 1, rb_word_seq(map, slot.word));
+		bool overwritten = rb_word_state(slot.word) == RB_READY;
+
+		/* claim:C seq_cst, pairs with release:A, abort:A, commit:C, drained:A: what was done with the old
+		 * bytes is done, and our word stands before finished:A looks for the end.
+		 * The same CAS writes our name: at no instant is a slot taken and nobody's.
+		 * claim:B relaxed on failure: somebody else has it, look again. */
+		if (!atomic_compare_exchange_strong_explicit(&desc->word, &slot.word, mine, memory_order_seq_cst,
+							     memory_order_relaxed))
+			continue;
+		RB_CRASH_POINT(claim_owned);
+		/* claim:F relaxed: the word publishes them; atomic because a filtering take may look at them early */
+		atomic_store_explicit(&desc->tag, tag, memory_order_relaxed);
+		/* claim:G relaxed: as claim:F */
+		atomic_store_explicit(&desc->target, target, memory_order_relaxed);
+		/* claim:H release, pairs with bury:A: a burial that finds our word here finds our tag */
+		atomic_store_explicit(&desc->claimed, mine, memory_order_release);
+		RB_CRASH_POINT(claim_tagged);
+		if (overwritten)
+			rb_count(&row_of(self)->dropped, 1);
+		*out = (struct rb_slot){
+			.data = rb_payload(map, slot.index),
+			.bytes = map->header.slot_bytes,
+			.tag = tag,
+			.target = target,
+			.index = slot.index,
+			.word = mine,
+			.who = self->row + 1,
+		};
+		if (!is_finished(map))
+			return 0;
+		rb_ring_abort(self, out);
+		return -EPIPE;
+	}
+}
+
+/* Clear one reader's bit in one READY message. Returns true when that freed the slot. */
+static bool clear_bit(const struct rb_map *map, uint32_t index, uint64_t ticket, uint32_t bit, bool *cleared)
+{
+	struct rb_desc *desc = &map->descs[index];
+	/* clear:A relaxed: a first guess for the CAS */
+	uint64_t word = atomic_load_explicit(&desc->word, memory_order_relaxed);
+
+	*cleared = false;
+	while (rb_word_state(word) == RB_READY && rb_word_seq(map, word) == ticket && rb_word_who(map, word) & bit) {
+		uint32_t others = rb_word_who(map, word) & ~bit;
+		uint64_t less = others ? rb_word(map, RB_READY, others, ticket) : rb_word(map, RB_FREE, 0, ticket);
+
+		/* clear:B seq_cst, pairs with claim:C: our reads are done; the readers' CASes form one release
+		 * sequence, so the next writer acquires from all of them.
+		 * clear:C relaxed on failure: another reader cleared its own bit, look again */
+		if (atomic_compare_exchange_weak_explicit(&desc->word, &word, less, memory_order_seq_cst,
+							  memory_order_relaxed)) {
+			*cleared = true;
+			return others == 0;
+		}
+	}
+	return false;
+}
+
+/* Is reader b owed the message with this ticket? */
+static bool entitled(const struct rb_map *map, int b, uint64_t ticket)
+{
+	/* entitled:A seq_cst, pairs with subscribe:C, unsubscribe:A: after our READY, who is there now? */
+	if (!(atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 1u << b))
+		return false;
+	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: infinity until it has read its first ticket */
+	return atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst) <= ticket;
+}
+
+static int clear_unentitled(const struct rb_map *map, uint32_t index, uint64_t ticket, uint32_t mask)
+{
+	bool cleared;
+	int freed = 0;
+
+	for (int b = 0; b < (int)RB_READERS_MAX; b++)
+		if (mask & 1u << b && !entitled(map, b, ticket))
+			freed += clear_bit(map, index, ticket, 1u << b, &cleared);
+	return freed;
+}
+
+static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slot)
+{
+	const struct rb_map *map = self->map;
+	uint64_t expected = slot->word;
+	/* commit:A acq_rel, pairs with take:A: who sees this ticket drawn sees the commits that came before it */
+	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
+
+	RB_CRASH_POINT(commit_ticketed);
+	/* commit:C release, pairs with take:C, claim:C: payload and record before the word that publishes them.
+	 * commit:D relaxed on failure: it is not ours, nothing was read */
+	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
+						     rb_word(map, RB_READY, 0, ticket), memory_order_release,
+						     memory_order_relaxed))
+		return -ESTALE;
+	RB_CRASH_POINT(commit_published);
+	return 0;
+}
+
+static int commit_to_readers(const struct rb_self *self, const struct rb_slot *slot)
+{
+	const struct rb_map *map = self->map;
+	uint64_t expected = slot->word;
+	/* commit:E seq_cst, pairs with subscribe:D: the ticket first; a reader that starts later is not owed it */
+	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_seq_cst);
+
+	RB_CRASH_POINT(commit_ticketed);
+	/* commit:F seq_cst, pairs with subscribe:C: then who is there */
+	uint32_t mask = atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 0xffffu;
+	uint64_t word = mask ? rb_word(map, RB_READY, mask, ticket) : rb_word(map, RB_FREE, 0, ticket);
+
+	/* commit:G seq_cst, pairs with take:D, unsubscribe:B: published before entitled() looks again; acts as commit:C.
+	 * commit:H relaxed on failure: it is not ours, nothing was read */
+	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, word,
+						     memory_order_seq_cst, memory_order_relaxed))
+		return -ESTALE;
+	RB_CRASH_POINT(commit_published);
+	clear_unentitled(map, slot->index, ticket, mask);
+	RB_CRASH_POINT(commit_rechecked);
+	if (mask == 0)
+		rb_count(&row_of(self)->dropped, 1);
+	return 0;
+}
+
+int rb_ring_commit(const struct rb_self *self, const struct rb_slot *slot, uint64_t bytes)
+{
+	struct rb_desc *desc = &self->map->descs[slot->index];
+	int rc;
+
+	/* commit:B relaxed: only to keep a stale caller from writing `bytes` of a slot that is somebody else's */
+	if (atomic_load_explicit(&desc->word, memory_order_relaxed) != slot->word)
+		return -ESTALE;
+	/* commit:I relaxed: the word publishes it; atomic so that a hostile peer cannot change it between two reads */
+	atomic_store_explicit(&desc->bytes, bytes, memory_order_relaxed);
+	RB_CRASH_POINT(commit_sized);
+	rc = self->map->header.mode == RB_BROADCAST ? commit_to_readers(self, slot) : commit_to_queue(self, slot);
+	if (rc == 0)
+		rb_count(&row_of(self)->published, 1);
+	return rc;
+}
+
+int rb_ring_abort(const struct rb_self *self, const struct rb_slot *slot)
+{
+	const struct rb_map *map = self->map;
+	uint64_t expected = slot->word;
+
+	/* abort:A release, pairs with claim:C: our writes are done before the next owner's begin.
+	 * abort:B relaxed on failure: it is not ours, nothing was read */
+	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, rb_ring_fresh_free(map),
+						     memory_order_release, memory_order_relaxed))
+		return -ESTALE;
+	RB_CRASH_POINT(abort_freed);
+	return 0;
+}
+
+void rb_ring_finish(const struct rb_map *map)
+{
+	/* finish:A seq_cst, pairs with finished:A: see "End" above */
+	atomic_store_explicit(&map->control->finished, 1, memory_order_seq_cst);
+	RB_CRASH_POINT(finish_set);
+}
+
+/* ---- consumer ------------------------------------------------------------------------------------ */
+
+static bool accepts(const struct rb_filter *filter, const struct rb_desc *desc)
+{
+	if (!filter)
+		return true;
+	/* accepts:A relaxed: at least as new as the READY word it was found under; counts only if the CAS succeeds */
+	if (filter->by_tag && atomic_load_explicit(&desc->tag, memory_order_relaxed) != filter->tag)
+		return false;
+	if (!filter->by_target)
+		return true;
+	/* accepts:B relaxed: as accepts:A */
+	uint32_t target = atomic_load_explicit(&desc->target, memory_order_relaxed);
+	return target == RB_ANY || target == filter->target;
+}
+
+static int our_reader(const struct rb_self *self)
+{
+	/* reader:A acquire, pairs with subscribe:E: another thread of this process subscribed us */
+	return atomic_load_explicit(&self->reader, memory_order_acquire);
+}
+
+/* Is this message, found READY in slot i, waiting for us? In broadcast, READY stays READY while we hold it. */
+static bool awaits_us(const struct rb_self *self, int reader, uint32_t i, uint64_t word)
+{
+	const struct rb_map *map = self->map;
+
+	if (rb_word_state(word) != RB_READY)
+		return false;
+	if (map->header.mode == RB_QUEUE)
+		return true;
+	if (reader == RB_NO_READER || !(rb_word_who(map, word) & 1u << reader))
+		return false;
+	/* awaits:A relaxed: private to this process; hold:A decides between its threads */
+	return atomic_load_explicit(&self->held[i], memory_order_relaxed) < rb_word_seq(map, word);
+}
+
+/* The oldest acceptable message below the horizon. *newer: there was one beyond it, so look again. */
+static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader, bool *newer)
+{
+	const struct rb_map *map = self->map;
+	/* take:A acquire, pairs with commit:A: the horizon, before the scan: see "FIFO" above */
+	uint64_t horizon = atomic_load_explicit(&map->control->tickets, memory_order_acquire);
+	struct found best = { .index = NONE };
+	uint64_t best_seq = UINT64_MAX;
+
+	*newer = false;
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* take:D acquire, pairs with commit:G: the tag and target that we filter by belong to this word */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_acquire);
+
+		if (!awaits_us(self, reader, i, word) || !accepts(filter, &map->descs[i]))
+			continue;
+		uint64_t seq = rb_word_seq(map, word);
+		if (seq >= horizon)
+			*newer = true;
+		else if (seq < best_seq) {
+			best = (struct found){ .index = i, .word = word };
+			best_seq = seq;
+		}
+	}
+	return best;
+}
+
+/* Make the found message ours. Returns the word under which we hold it, or 0: somebody else was faster. */
+static uint64_t hold(const struct rb_self *self, struct found slot)
+{
+	const struct rb_map *map = self->map;
+	uint64_t ticket = rb_word_seq(map, slot.word);
+
+	if (map->header.mode == RB_BROADCAST) {
+		/* hold:B relaxed: private to this process */
+		uint64_t last = atomic_load_explicit(&self->held[slot.index], memory_order_relaxed);
+
+		/* hold:A relaxed: only our own threads compete here, and the message stays until our bit is cleared.
+		 * A slot's tickets only grow: `last` beyond ours means that we looked long ago. */
+		return last < ticket && atomic_compare_exchange_strong_explicit(&self->held[slot.index], &last, ticket,
+										 memory_order_relaxed,
+										 memory_order_relaxed)
+			       ? slot.word : 0;
+	}
+	uint64_t mine = rb_word(map, RB_READING, self->row + 1, ticket);
+	/* take:C acquire, pairs with commit:C: payload and record are as committed.
+	 * take:B relaxed on failure: another consumer has it, look again */
+	return atomic_compare_exchange_strong_explicit(&map->descs[slot.index].word, &slot.word, mine,
+						       memory_order_acquire, memory_order_relaxed)
+		       ? mine : 0;
+}
+
+int rb_ring_take(const struct rb_self *self, const struct rb_filter *filter, struct rb_slot *out, bool *freed)
+{
+	const struct rb_map *map = self->map;
+
+	*freed = false;
+	for (;;) {
+		int reader = our_reader(self);
+		bool newer;
+		struct found slot = find_oldest(self, filter, reader, &newer);
+
+		if (slot.index == NONE) {
+			if (newer)
+				continue; /* committed during the scan: with a new horizon it counts */
+			return -EAGAIN;
+		}
+		if (map->header.mode == RB_BROADCAST && !entitled(map, reader, rb_word_seq(map, slot.word))) {
+			*freed |= clear_unentitled(map, slot.index, rb_word_seq(map, slot.word), 1u << reader) > 0;
+			continue;
+		}
+		uint64_t word = hold(self, slot);
+		if (word == 0)
+			continue;
+		RB_CRASH_POINT(take_owned);
+
+		const struct rb_desc *desc = &map->descs[slot.index];
+		*out = (struct rb_slot){
+			.data = rb_payload(map, slot.index),
+			/* take:G relaxed: read once, then checked; ordered by the word we hold */
+			.bytes = atomic_load_explicit(&desc->bytes, memory_order_relaxed),
+			/* take:E relaxed: ordered by the word we hold */
+			.tag = atomic_load_explicit(&desc->tag, memory_order_relaxed),
+			.ticket = rb_word_seq(map, slot.word),
+			/* take:F relaxed: as take:E */
+			.target = atomic_load_explicit(&desc->target, memory_order_relaxed),
+			.index = slot.index,
+			.word = word,
+			.who = self->row + 1,
+		};
+		if (out->bytes <= map->header.slot_bytes)
+			return 0;
+		/* No commit of ours writes such a length; somebody scribbled. Nothing of it can be trusted. */
+		*freed |= rb_ring_release(self, out) == 0;
+		return -EBADMSG;
+	}
+}
+
+int rb_ring_release(const struct rb_self *self, const struct rb_slot *slot)
+{
+	const struct rb_map *map = self->map;
+	uint64_t expected = slot->word;
+	bool ours;
+
+	if (map->header.mode == RB_BROADCAST) {
+		int reader = our_reader(self);
+		if (reader == RB_NO_READER)
+			return -ESTALE;
+		clear_bit(map, slot->index, slot->ticket, 1u << reader, &ours);
+	} else {
+		/* release:A release, pairs with claim:C: our reads are done before the next writer begins.
+		 * release:B relaxed on failure: it is not ours, nothing was read */
+		ours = atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
+							       rb_word(map, RB_FREE, 0, slot->ticket),
+							       memory_order_release, memory_order_relaxed);
+	}
+	if (!ours)
+		return -ESTALE;
+	RB_CRASH_POINT(release_freed);
+	rb_count(&row_of(self)->consumed, 1);
+	return 0;
+}
+
+bool rb_ring_drained(const struct rb_self *self, const struct rb_filter *filter)
+{
+	const struct rb_map *map = self->map;
+	int reader = our_reader(self);
+
+	if (!is_finished(map))
+		return false;
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* drained:A seq_cst, pairs with claim:C: see "End" above */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
+
+		if (rb_word_state(word) == RB_WRITING)
+			return false; /* claimed before the end, may still be committed, as anything */
+		if (awaits_us(self, reader, i, word) && accepts(filter, &map->descs[i]))
+			return false;
+	}
+	return true;
+}
+
+int rb_ring_ready(const struct rb_self *self)
+{
+	int reader = our_reader(self);
+	int n = 0;
+
+	for (uint32_t i = 0; i < self->map->header.slots; i++) {
+		/* ready:A relaxed: old when it is returned */
+		uint64_t word = atomic_load_explicit(&self->map->descs[i].word, memory_order_relaxed);
+		n += awaits_us(self, reader, i, word);
+	}
+	return n;
+}
+
+/* ---- broadcast: coming and going ------------------------------------------------------------------ */
+
+int rb_ring_subscribe(struct rb_self *self)
+{
+	struct rb_control *control = self->map->control;
+
+	for (int b = 0; b < (int)RB_READERS_MAX; b++) {
+		struct rb_reader *reader = &control->readers[b];
+		uint32_t nobody = 0;
+
+		/* subscribe:A acq_rel, pairs with unsubscribe:D: the last owner's bits are all cleared.
+		 * The same CAS writes our name: if we die now, our reaper finds the entry. */
+		if (!atomic_compare_exchange_strong_explicit(&reader->owner, &nobody, self->row + 1, memory_order_acq_rel,
+							     memory_order_relaxed))
+			continue;
+		RB_CRASH_POINT(subscribe_owned);
+		/* subscribe:B seq_cst, pairs with entitled:B: no message is owed to us before we have a first ticket */
+		atomic_store_explicit(&reader->start, UINT64_MAX, memory_order_seq_cst);
+		/* subscribe:C seq_cst, pairs with commit:F, entitled:A: active first ... */
+		atomic_fetch_or_explicit(&control->active, 1u << b, memory_order_seq_cst);
+		RB_CRASH_POINT(subscribe_active);
+		/* subscribe:F seq_cst, pairs with commit:E: ... then the first ticket: a commit that draws it or a later one sees us */
+		uint64_t first = atomic_load_explicit(&control->tickets, memory_order_seq_cst);
+		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F */
+		atomic_store_explicit(&reader->start, first, memory_order_seq_cst);
+		/* subscribe:E release, pairs with reader:A: for the other threads of this process */
+		atomic_store_explicit(&self->reader, b, memory_order_release);
+		return 0;
+	}
+	return -EUSERS;
+}
+
+int rb_ring_unsubscribe(const struct rb_map *map, int b)
+{
+	struct rb_control *control = map->control;
+	int freed = 0;
+
+	/* unsubscribe:A seq_cst, pairs with entitled:A: inactive first: a commit that still saw us looks again after
+	 * it has published, and clears our bit; one that had published before is found by the sweep */
+	atomic_fetch_and_explicit(&control->active, ~(1u << b), memory_order_seq_cst);
+	RB_CRASH_POINT(unsubscribe_inactive);
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* unsubscribe:B seq_cst, pairs with commit:G: see unsubscribe:A */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
+		bool cleared;
+
+		if (rb_word_state(word) == RB_READY)
+			freed += clear_bit(map, i, rb_word_seq(map, word), 1u << b, &cleared);
+	}
+	RB_CRASH_POINT(unsubscribe_swept);
+	/* unsubscribe:C relaxed: the next owner writes it again before it is active */
+	atomic_store_explicit(&control->readers[b].start, UINT64_MAX, memory_order_relaxed);
+	/* unsubscribe:D release, pairs with subscribe:A: all our bits are cleared before the entry is somebody else's */
+	atomic_store_explicit(&control->readers[b].owner, 0, memory_order_release);
+	return freed;
+}
+
+int rb_ring_clear_unentitled(const struct rb_map *map)
+{
+	int freed = 0;
+
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* sweep:A seq_cst, pairs with commit:G: a word that turns READY later has a living producer, who looks himself */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
+
+		if (rb_word_state(word) == RB_READY)
+			freed += clear_unentitled(map, i, rb_word_seq(map, word), rb_word_who(map, word));
+	}
+	return freed;
+}

@@ -1,0 +1,373 @@
+/* See segment.h for the rules. */
+#define _GNU_SOURCE
+#include "segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "crash_points.h"
+#include "lock.h"
+#include "wait.h"
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; unknown to glibc 2.36 */
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+#define SHM_DIR "/dev/shm"
+#define SHM_PREFIX SHM_DIR "/ringbuf."
+#define HUGE_PAGE (UINT64_C(2) << 20)
+#define HUGE_WORTH (8 * HUGE_PAGE) /* below this, rounding payloads up to huge pages wastes over an eighth */
+
+/* ---- geometry ------------------------------------------------------------------------------------ */
+
+static bool name_is_legal(const char *name)
+{
+	size_t length = strnlen(name, RB_NAME_MAX + 1);
+
+	if (length == 0 || length > RB_NAME_MAX || name[0] == '.')
+		return false;
+	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
+}
+
+/* Round up to a multiple of a power of two; callers keep sizes far enough from 2^64. */
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+	return (bytes + unit - 1) & ~(unit - 1);
+}
+
+/* Offsets from counts. Used by the creator, and by attachers to check what a header claims. */
+static int place(struct rb_header *header)
+{
+	bool huge = header->hugepages == RB_HUGE_ALWAYS ||
+		    (header->hugepages == RB_HUGE_AUTO && header->slot_bytes >= HUGE_WORTH);
+	uint64_t unit = huge ? HUGE_PAGE : header->page_bytes;
+	uint64_t payload;
+
+	if (header->slot_bytes > INT64_MAX / 2)
+		return -EOVERFLOW;
+	header->slot_stride = round_up(header->slot_bytes, unit);
+	header->rows_at = RB_ROWS_AT;
+	header->descs_at = header->rows_at + header->participants * sizeof(struct rb_row);
+	header->payload_at = round_up(header->descs_at + header->slots * sizeof(struct rb_desc), unit);
+	if (__builtin_mul_overflow(header->slot_stride, (uint64_t)header->slots, &payload) ||
+	    __builtin_add_overflow(payload, header->payload_at, &header->total_bytes) ||
+	    header->total_bytes > INT64_MAX)
+		return -EOVERFLOW;
+	return 0;
+}
+
+static bool counts_are_legal(const struct rb_header *header)
+{
+	return header->slots >= 1 && header->slots <= RB_SLOTS_MAX && header->participants >= 1 &&
+	       header->participants <= RB_PARTICIPANTS_MAX && header->slot_bytes >= 1 && header->mode <= RB_BROADCAST &&
+	       header->full <= RB_OVERWRITE && !(header->mode == RB_BROADCAST && header->full == RB_OVERWRITE) &&
+	       header->hugepages <= RB_HUGE_ALWAYS && header->redeliver <= 1;
+}
+
+int rb_segment_plan(const struct rb_options *options, struct rb_header *header)
+{
+	*header = (struct rb_header){
+		.magic = RB_MAGIC,
+		.version = RB_LAYOUT_VERSION,
+		.byte_order = RB_BYTE_ORDER,
+		.wait_kind = RB_WAIT_KIND,
+		.mode = options->mode,
+		.full = options->full,
+		.redeliver = options->redeliver,
+		.hugepages = options->hugepages,
+		.slots = options->slots,
+		.participants = options->participants ? options->participants : 256,
+		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+		.slot_bytes = options->slot_bytes,
+	};
+	if (!counts_are_legal(header) || (options->name && !name_is_legal(options->name)))
+		return -EINVAL;
+	if (options->name)
+		strcpy(header->name, options->name); /* fits: its length was checked */
+	return place(header);
+}
+
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): notices damage, not malice; malice is met by place(). */
+static uint64_t checksum(const struct rb_header *header)
+{
+	const unsigned char *byte = (const unsigned char *)header;
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < offsetof(struct rb_header, checksum); i++)
+		sum = (sum ^ byte[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+/* ---- mapping ------------------------------------------------------------------------------------- */
+
+static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
+{
+	unsigned char *base = mmap(NULL, header->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	if (header->hugepages != RB_HUGE_NEVER)
+		madvise(base, header->total_bytes, MADV_HUGEPAGE); /* a wish; most kernels say no for shared memory */
+	*map = (struct rb_map){
+		.base = base,
+		.control = (struct rb_control *)(base + RB_CONTROL_AT),
+		.rows = (struct rb_row *)(base + header->rows_at),
+		.descs = (struct rb_desc *)(base + header->descs_at),
+		.payload = base + header->payload_at,
+		.header = *header,
+		.seq_bits = header->mode == RB_BROADCAST ? 45 : 49,
+	};
+	return 0;
+}
+
+void rb_segment_unmap(struct rb_map *map)
+{
+	munmap(map->base, map->header.total_bytes);
+	map->base = NULL;
+}
+
+void rb_segment_populate(const struct rb_map *map, uint32_t slot)
+{
+	if (map->header.hugepages == RB_HUGE_ALWAYS)
+		madvise(rb_payload(map, slot), map->header.slot_stride, MADV_COLLAPSE);
+	madvise(rb_payload(map, slot), map->header.slot_stride, MADV_POPULATE_WRITE);
+}
+
+/* ---- creation ------------------------------------------------------------------------------------ */
+
+/* Reserve every page now: a later touch of memory that is not there would be SIGBUS, not an error. */
+static int reserve(int fd, uint64_t bytes)
+{
+	struct rlimit limit;
+	int rc;
+
+	/* Asked beforehand, because exceeding it is announced by a signal that kills by default. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+		return -EFBIG;
+	do
+		rc = posix_fallocate(fd, 0, (off_t)bytes);
+	while (rc == EINTR);
+	return -rc;
+}
+
+static int fill(int fd, const struct rb_header *plan, struct rb_map *map)
+{
+	struct rb_header header = *plan;
+	int rc;
+
+	if (getrandom(header.id, sizeof(header.id), 0) != sizeof(header.id))
+		return -errno;
+	header.created_ns = rb_clock_ns(CLOCK_REALTIME);
+	header.checksum = checksum(&header);
+	rc = map_whole(fd, &header, map);
+	if (rc < 0)
+		return rc;
+	/* Plain stores: nobody else can see the segment yet. Zeroed words are FREE(0), zeroed rows are vacant. */
+	memcpy(map->base, &header, sizeof(header));
+	/* fill:A relaxed: nobody else can see the segment yet */
+	atomic_init(&map->control->tickets, 1);
+	for (int b = 0; b < (int)RB_READERS_MAX; b++)
+		/* fill:B relaxed: nobody else can see the segment yet */
+		atomic_init(&map->control->readers[b].start, UINT64_MAX);
+	rc = rb_event_init(&map->control->ready);
+	if (rc == 0)
+		rc = rb_event_init(&map->control->freed);
+	if (rc < 0)
+		rb_segment_unmap(map);
+	return rc;
+}
+
+int rb_segment_create(const struct rb_header *plan, int *out_fd, struct rb_map *map)
+{
+	bool named = plan->name[0] != '\0';
+	int fd = named ? open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+		       : memfd_create("ringbuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = named && fchmod(fd, 0600) < 0 ? -errno : 0; /* whatever the umask took away */
+	if (rc == 0)
+		rc = reserve(fd, plan->total_bytes);
+	if (rc == 0 && !named && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		rc = -errno;
+	RB_CRASH_POINT(create_reserved);
+	if (rc == 0)
+		rc = fill(fd, plan, map);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	RB_CRASH_POINT(create_filled);
+	*out_fd = fd;
+	return 0;
+}
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+struct path {
+	char text[sizeof(SHM_PREFIX) + RB_NAME_MAX];
+};
+
+static struct path path_of(const char *name)
+{
+	struct path path;
+
+	snprintf(path.text, sizeof(path.text), SHM_PREFIX "%s", name);
+	return path;
+}
+
+int rb_segment_publish(int fd, const char *name)
+{
+	char unnamed[32];
+
+	snprintf(unnamed, sizeof(unnamed), "/proc/self/fd/%d", fd);
+	if (linkat(AT_FDCWD, unnamed, AT_FDCWD, path_of(name).text, AT_SYMLINK_FOLLOW) < 0)
+		return -errno;
+	RB_CRASH_POINT(create_linked);
+	return 0;
+}
+
+/* Open what stands under a name, if it is a plain file of ours. O_NONBLOCK: a FIFO must not hold us up. */
+static int open_own(const char *name, int *out_fd)
+{
+	struct stat stat;
+	int fd;
+
+	if (!name_is_legal(name))
+		return -EINVAL;
+	fd = open(path_of(name).text, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return errno == ELOOP ? -EACCES : -errno;
+	int rc = fstat(fd, &stat) < 0 ? -errno : 0;
+	if (rc == 0 && (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid()))
+		rc = -EACCES;
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	*out_fd = fd;
+	return 0;
+}
+
+int rb_segment_open(const char *name, int *out_fd)
+{
+	struct stat stat;
+	int rc = open_own(name, out_fd);
+
+	if (rc < 0)
+		return rc;
+	if (fstat(*out_fd, &stat) < 0)
+		rc = -errno;
+	else if (stat.st_mode & 077)
+		rc = -EACCES; /* others could write what we are about to trust */
+	if (rc < 0)
+		close(*out_fd);
+	return rc;
+}
+
+void rb_segment_unname(int fd, const char *name)
+{
+	struct path path = path_of(name);
+	struct stat ours, theirs;
+
+	if (fstat(fd, &ours) == 0 && lstat(path.text, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+	    ours.st_ino == theirs.st_ino)
+		unlink(path.text);
+}
+
+int rb_segment_reclaim(const char *name)
+{
+	int fd;
+	int rc = open_own(name, &fd);
+
+	if (rc < 0)
+		return rc;
+	rc = rb_lock(fd, RB_LIFE_BYTE, F_WRLCK);
+	RB_CRASH_POINT(reclaim_locked);
+	if (rc == 0) {
+		rb_segment_unname(fd, name);
+		RB_CRASH_POINT(reclaim_unlinked);
+	}
+	close(fd); /* and with it the lock */
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+/* ---- attaching ----------------------------------------------------------------------------------- */
+
+/* Is this private copy of a header one that we could have written, with `file_bytes` behind it? */
+static int validate(const struct rb_header *header, uint64_t file_bytes)
+{
+	struct rb_header own = *header;
+
+	if (memcmp(header->magic, RB_MAGIC, sizeof(header->magic)) != 0)
+		return -EBADMSG;
+	if (header->version != RB_LAYOUT_VERSION || header->byte_order != RB_BYTE_ORDER ||
+	    header->wait_kind != RB_WAIT_KIND)
+		return -EPROTO;
+	if (header->checksum != checksum(header) || !counts_are_legal(header) || header->page_bytes < 4096 ||
+	    (header->page_bytes & (header->page_bytes - 1)) != 0 || header->page_bytes > HUGE_PAGE)
+		return -EBADMSG;
+	if (header->name[sizeof(header->name) - 1] != '\0' || (header->name[0] != '\0' && !name_is_legal(header->name)))
+		return -EBADMSG;
+	if (place(&own) < 0 || memcmp(&own, header, sizeof(own)) != 0 || own.total_bytes > file_bytes)
+		return -EBADMSG;
+	return 0;
+}
+
+static int read_header(int fd, struct rb_header *header, uint64_t *file_bytes)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat) < 0)
+		return -errno;
+	if (!S_ISREG(stat.st_mode))
+		return -EBADMSG;
+	*file_bytes = (uint64_t)stat.st_size;
+	ssize_t got = pread(fd, header, sizeof(*header), 0);
+	if (got < 0)
+		return -errno;
+	return got == sizeof(*header) ? 0 : -EBADMSG;
+}
+
+int rb_segment_map(int fd, struct rb_map *map)
+{
+	struct rb_header header;
+	uint64_t file_bytes;
+	int rc = read_header(fd, &header, &file_bytes);
+
+	if (rc == 0)
+		rc = validate(&header, file_bytes);
+	/* An anonymous segment that can still shrink is a trap: a touch behind its end would be SIGBUS. */
+	if (rc == 0 && header.name[0] == '\0') {
+		int seals = fcntl(fd, F_GET_SEALS);
+		if (seals < 0 || !(seals & F_SEAL_SHRINK))
+			rc = -EBADMSG;
+	}
+	return rc < 0 ? rc : map_whole(fd, &header, map);
+}
+
+int rb_peek_version(int fd, uint32_t *version)
+{
+	struct rb_header header;
+	uint64_t file_bytes;
+	int rc = read_header(fd, &header, &file_bytes);
+
+	if (rc < 0)
+		return rc;
+	if (memcmp(header.magic, RB_MAGIC, sizeof(header.magic)) != 0)
+		return -EBADMSG;
+	*version = header.version;
+	return 0;
+}

@@ -1,0 +1,41 @@
+/* The memory of a ring: made whole or not at all, found by name or by descriptor, believed only after checking.
+ *
+ * Anonymous: a sealed memfd; nothing to name, to leak or to truncate.
+ * Named: a file in /dev/shm that gets its name by link(2) when it is complete, so that nobody ever opens half
+ * a ring, and a creator that is killed leaves nothing.
+ *
+ * A name belongs to the living: it may be removed only by who holds its segment's life byte exclusively, which
+ * every participant holds shared (participant.h), and only while the name still leads to that segment. */
+#ifndef RB_SEGMENT_H
+#define RB_SEGMENT_H
+
+#include "layout.h"
+
+/* Fill in the geometry that the options ask for. Pure. -EINVAL, -EOVERFLOW as rb_segment_bytes(). */
+RB_PRIVATE int rb_segment_plan(const struct rb_options *options, struct rb_header *header);
+
+/* Make, reserve, map and fill a segment that has no name yet. On success *fd and *map are the caller's,
+ * to be given back with rb_segment_unmap() and close(). Errors as rb_create(). */
+RB_PRIVATE int rb_segment_create(const struct rb_header *plan, int *fd, struct rb_map *map);
+
+/* Give a complete segment its name. -EEXIST: the name is taken, perhaps by the dead: see rb_segment_reclaim(). */
+RB_PRIVATE int rb_segment_publish(int fd, const char *name);
+
+/* Remove a name that no living process holds. -EBUSY, -ENOENT, -EACCES. */
+RB_PRIVATE int rb_segment_reclaim(const char *name);
+
+/* Remove `name` if it leads to the segment behind `fd`. The caller holds the life byte exclusively. */
+RB_PRIVATE void rb_segment_unname(int fd, const char *name);
+
+/* Open a named segment. *fd is the caller's. -ENOENT, -EACCES, -EBADMSG as rb_attach(). */
+RB_PRIVATE int rb_segment_open(const char *name, int *fd);
+
+/* Validate the segment behind fd and map it. -EPROTO, -EBADMSG as rb_attach(); writes nothing. */
+RB_PRIVATE int rb_segment_map(int fd, struct rb_map *map);
+
+RB_PRIVATE void rb_segment_unmap(struct rb_map *map);
+
+/* Bring one slot's pages into this process's page tables in one call. Best effort. */
+RB_PRIVATE void rb_segment_populate(const struct rb_map *map, uint32_t slot);
+
+#endif

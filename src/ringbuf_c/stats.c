@@ -1,0 +1,85 @@
+/* See stats.h. */
+#define _GNU_SOURCE
+#include "stats.h"
+
+#include <stdbool.h>
+
+static uint64_t value(const _Atomic uint64_t *counter)
+{
+	/* value:A relaxed: counters order nothing */
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void count_slots(const struct rb_map *map, struct rb_stats *out)
+{
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* count_slots:A relaxed: a picture for people, old when it is printed */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_relaxed);
+
+		switch (rb_word_state(word)) {
+		case RB_FREE: out->free++; break;
+		case RB_WRITING: out->writing++; break;
+		case RB_READY: out->ready++; break;
+		case RB_READING: out->reading++; break;
+		}
+	}
+}
+
+void rb_stats_collect(const struct rb_map *map, struct rb_stats *out)
+{
+	*out = (struct rb_stats){ 0 };
+	for (uint32_t p = 0; p < map->header.participants; p++) {
+		const struct rb_row *row = &map->rows[p];
+
+		out->published += value(&row->published);
+		out->consumed += value(&row->consumed);
+		out->dropped += value(&row->dropped);
+		out->lost += value(&row->lost);
+		out->waits += value(&row->waits);
+		out->wait_ns += value(&row->wait_ns);
+		/* collect:A relaxed: a picture for people */
+		out->participants += atomic_load_explicit(&row->joined, memory_order_relaxed) != 0;
+	}
+	count_slots(map, out);
+	/* collect:B relaxed: a picture for people */
+	out->readers = (uint32_t)__builtin_popcount(atomic_load_explicit(&map->control->active, memory_order_relaxed));
+	/* collect:C relaxed: a picture for people */
+	out->finished = atomic_load_explicit(&map->control->finished, memory_order_relaxed) != 0;
+}
+
+/* A reaper that died between logging a loss and counting it is followed by one that logs it again. */
+static bool listed(uint64_t (*seen)[2], int n, uint64_t slot, uint64_t word)
+{
+	for (int i = 0; i < n; i++)
+		if (seen[i][0] == slot && seen[i][1] == word)
+			return true;
+	return false;
+}
+
+int rb_stats_losses(const struct rb_map *map, struct rb_lost *out, uint32_t most)
+{
+	uint64_t seen[RB_LOST_LOG][2];
+	/* losses:A acquire, pairs with log_loss:A: entries below it were at least begun */
+	uint64_t end = atomic_load_explicit(&map->control->losses, memory_order_acquire);
+	int n = 0;
+
+	for (uint64_t k = 0; k < RB_LOST_LOG && k < end && (uint32_t)n < most; k++) {
+		const struct rb_loss *loss = &map->control->log[(end - 1 - k) % RB_LOST_LOG];
+		/* losses:B acquire, pairs with log_loss:B: the entry belongs to this word */
+		uint64_t word = atomic_load_explicit(&loss->word, memory_order_acquire);
+		uint64_t slot = value(&loss->slot);
+		struct rb_lost lost = { .tag = value(&loss->tag), .pid = value(&loss->pid) };
+
+		/* losses:D acquire, pairs with log_loss:D: if a newer entry showed through above, its zero shows here */
+		atomic_thread_fence(memory_order_acquire);
+		/* losses:C relaxed: ordered by the fence */
+		if (word == 0 || atomic_load_explicit(&loss->word, memory_order_relaxed) != word)
+			continue; /* being written, or written over, at this moment */
+		if (listed(seen, n, slot, word))
+			continue;
+		seen[n][0] = slot;
+		seen[n][1] = word;
+		out[n++] = lost;
+	}
+	return n;
+}
