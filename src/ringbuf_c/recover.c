@@ -45,7 +45,7 @@ static void log_loss(const struct rb_map *map, uint64_t slot, uint64_t word, uin
 /* Steps 2 to 5 for the burial noted in this row, if there is one. Returns the number of slots freed. */
 static int finish_burial(const struct rb_map *map, struct rb_row *row)
 {
-	/* finish_burial:A acquire, pairs with bury:B: the note belongs to the word */
+	/* finish_burial:A acquire, pairs with bury:B, finish_burial:H: the note belongs to the word */
 	uint64_t word = atomic_load_explicit(&row->grave_word, memory_order_acquire);
 	/* finish_burial:B relaxed: ordered by finish_burial:A */
 	uint64_t slot = atomic_load_explicit(&row->grave_slot, memory_order_relaxed);

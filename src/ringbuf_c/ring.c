@@ -117,7 +117,8 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 		uint64_t mine = rb_word(map, RB_WRITING, self->row + 1, rb_word_seq(map, slot.word));
 		bool overwritten = rb_word_state(slot.word) == RB_READY;
 
-		/* claim:C seq_cst, pairs with release:A, abort:A, commit:C, drained:A: what was done with the old
+		/* claim:C seq_cst, pairs with release:A, abort:A, commit:C, drained:A, clear:B,
+		 * finish_burial:E, hand_on:A, abandon:A: what was done with the old
 		 * bytes is done, and our word stands before finished:A looks for the end.
 		 * The same CAS writes our name: at no instant is a slot taken and nobody's.
 		 * claim:B relaxed on failure: somebody else has it, look again. */
@@ -203,7 +204,7 @@ static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slo
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
 
 	RB_CRASH_POINT(commit_ticketed);
-	/* commit:C release, pairs with take:C, claim:C: payload and record before the word that publishes them.
+	/* commit:C release, pairs with take:C, claim:C, return_slots:A: payload and record before the word that publishes them.
 	 * commit:D relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
 						     rb_word(map, RB_READY, 0, ticket), memory_order_release,
@@ -217,7 +218,7 @@ static int commit_to_readers(const struct rb_self *self, const struct rb_slot *s
 {
 	const struct rb_map *map = self->map;
 	uint64_t expected = slot->word;
-	/* commit:E seq_cst, pairs with subscribe:D: the ticket first; a reader that starts later is not owed it */
+	/* commit:E seq_cst, pairs with subscribe:D, subscribe:F: the ticket first; a reader that starts later is not owed it */
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_seq_cst);
 
 	RB_CRASH_POINT(commit_ticketed);
@@ -225,7 +226,7 @@ static int commit_to_readers(const struct rb_self *self, const struct rb_slot *s
 	uint32_t mask = atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 0xffffu;
 	uint64_t word = mask ? rb_word(map, RB_READY, mask, ticket) : rb_word(map, RB_FREE, 0, ticket);
 
-	/* commit:G seq_cst, pairs with take:D, unsubscribe:B: published before entitled() looks again; acts as commit:C.
+	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A: published before entitled() looks again; acts as commit:C.
 	 * commit:H relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, word,
 						     memory_order_seq_cst, memory_order_relaxed))
@@ -358,7 +359,7 @@ static uint64_t hold(const struct rb_self *self, struct found slot)
 			       ? slot.word : 0;
 	}
 	uint64_t mine = rb_word(map, RB_READING, self->row + 1, ticket);
-	/* take:C acquire, pairs with commit:C: payload and record are as committed.
+	/* take:C acquire, pairs with commit:C, hand_on:A: payload and record are as committed.
 	 * take:B relaxed on failure: another consumer has it, look again */
 	return atomic_compare_exchange_strong_explicit(&map->descs[slot.index].word, &slot.word, mine,
 						       memory_order_acquire, memory_order_relaxed)
@@ -478,7 +479,7 @@ int rb_ring_subscribe(struct rb_self *self)
 		struct rb_reader *reader = &control->readers[b];
 		uint32_t nobody = 0;
 
-		/* subscribe:A acq_rel, pairs with unsubscribe:D: the last owner's bits are all cleared.
+		/* subscribe:A acq_rel, pairs with unsubscribe:D, end_readers:A: the last owner's bits are all cleared.
 		 * The same CAS writes our name: if we die now, our reaper finds the entry. */
 		if (!atomic_compare_exchange_strong_explicit(&reader->owner, &nobody, self->row + 1, memory_order_acq_rel,
 							     memory_order_relaxed))
@@ -493,7 +494,7 @@ int rb_ring_subscribe(struct rb_self *self)
 		uint64_t first = atomic_load_explicit(&control->tickets, memory_order_seq_cst);
 		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F */
 		atomic_store_explicit(&reader->start, first, memory_order_seq_cst);
-		/* subscribe:E release, pairs with reader:A: for the other threads of this process */
+		/* subscribe:E release, pairs with reader:A, enter_reader:A: for the other threads of this process */
 		atomic_store_explicit(&self->reader, b, memory_order_release);
 		return 0;
 	}

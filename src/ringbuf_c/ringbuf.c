@@ -61,11 +61,11 @@ static void forget_parent(struct rb_ring *ring)
 	rb_member_close(&ring->member);
 	ring->life++;
 	pthread_mutex_init(&ring->joining, NULL); /* another thread of the parent may have held it */
-	/* All relaxed: a forked child has one thread. fork:A relaxed, fork:B relaxed, fork:C relaxed */
+	/* fork:A relaxed: a forked child has one thread */
 	atomic_store_explicit(&ring->joined, 0, memory_order_relaxed);
-	/* fork:B relaxed: as above */
+	/* fork:B relaxed: as fork:A */
 	atomic_store_explicit(&ring->reaping, 0, memory_order_relaxed);
-	/* fork:C relaxed: as above */
+	/* fork:C relaxed: as fork:A */
 	atomic_store_explicit(&ring->taken, 0, memory_order_relaxed);
 }
 
@@ -370,14 +370,14 @@ void rb_on_pause(struct rb_ring *ring, int (*pause)(void *arg), void *arg)
 
 void rb_wake(struct rb_ring *ring)
 {
-	/* wake:A release, pairs with nudged:A: what our caller did before shows to the pause hook */
+	/* wake:A release, pairs with nudged:A: what its caller did before shows to the pause hook */
 	atomic_fetch_add_explicit(&ring->nudges, 1, memory_order_release);
 	notify_all(ring);
 }
 
 static uint32_t nudges(struct rb_ring *ring)
 {
-	/* nudged:A acquire, pairs with wake:A */
+	/* nudged:A acquire, pairs with wake:A: see there */
 	return atomic_load_explicit(&ring->nudges, memory_order_acquire);
 }
 
