@@ -200,7 +200,7 @@ static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slo
 {
 	const struct rb_map *map = self->map;
 	uint64_t expected = slot->word;
-	/* commit:A acq_rel, pairs with take:A: who sees this ticket drawn sees the commits that came before it */
+	/* commit:A acq_rel, pairs with take:A, future:A: who sees this ticket drawn sees the commits that came before it */
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
 
 	RB_CRASH_POINT(commit_ticketed);
@@ -314,8 +314,9 @@ static bool awaits_us(const struct rb_self *self, int reader, uint32_t i, uint64
 	return atomic_load_explicit(&self->held[i], memory_order_relaxed) < rb_word_seq(map, word);
 }
 
-/* The oldest acceptable message below the horizon. *newer: there was one beyond it, so look again. */
-static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader, bool *newer)
+/* The oldest acceptable message below the horizon. *beyond: one that is not below it. */
+static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader,
+				struct found *beyond)
 {
 	const struct rb_map *map = self->map;
 	/* take:A acquire, pairs with commit:A: the horizon, before the scan: see "FIFO" above */
@@ -323,7 +324,7 @@ static struct found find_oldest(const struct rb_self *self, const struct rb_filt
 	struct found best = { .index = NONE };
 	uint64_t best_seq = UINT64_MAX;
 
-	*newer = false;
+	beyond->index = NONE;
 	for (uint32_t i = 0; i < map->header.slots; i++) {
 		/* take:D acquire, pairs with commit:G: the tag and target that we filter by belong to this word */
 		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_acquire);
@@ -332,7 +333,7 @@ static struct found find_oldest(const struct rb_self *self, const struct rb_filt
 			continue;
 		uint64_t seq = rb_word_seq(map, word);
 		if (seq >= horizon)
-			*newer = true;
+			*beyond = (struct found){ .index = i, .word = word };
 		else if (seq < best_seq) {
 			best = (struct found){ .index = i, .word = word };
 			best_seq = seq;
@@ -366,6 +367,18 @@ static uint64_t hold(const struct rb_self *self, struct found slot)
 		       ? mine : 0;
 }
 
+/* No ticket is on a word before it is drawn from the counter: if this one is, somebody scribbled. Waiting for the
+ * counter to reach it would be waiting for ever; free the slot instead. */
+static bool is_from_the_future(const struct rb_map *map, struct found slot)
+{
+	/* future:A acquire, pairs with commit:A: we have seen the word, so we see its ticket drawn */
+	if (rb_word_seq(map, slot.word) < atomic_load_explicit(&map->control->tickets, memory_order_acquire))
+		return false;
+	/* future:B relaxed: nothing of it can be trusted */
+	return atomic_compare_exchange_strong_explicit(&map->descs[slot.index].word, &slot.word, rb_ring_fresh_free(map),
+						       memory_order_relaxed, memory_order_relaxed);
+}
+
 int rb_ring_take(const struct rb_self *self, const struct rb_filter *filter, struct rb_slot *out, bool *freed)
 {
 	const struct rb_map *map = self->map;
@@ -373,13 +386,17 @@ int rb_ring_take(const struct rb_self *self, const struct rb_filter *filter, str
 	*freed = false;
 	for (;;) {
 		int reader = our_reader(self);
-		bool newer;
-		struct found slot = find_oldest(self, filter, reader, &newer);
+		struct found beyond;
+		struct found slot = find_oldest(self, filter, reader, &beyond);
 
-		if (slot.index == NONE) {
-			if (newer)
-				continue; /* committed during the scan: with a new horizon it counts */
+		if (slot.index == NONE && beyond.index == NONE)
 			return -EAGAIN;
+		if (slot.index == NONE) {
+			/* Committed during the scan: with a new horizon it counts. */
+			if (!is_from_the_future(map, beyond))
+				continue;
+			*freed = true;
+			return -EBADMSG;
 		}
 		if (map->header.mode == RB_BROADCAST && !entitled(map, reader, rb_word_seq(map, slot.word))) {
 			*freed |= clear_unentitled(map, slot.index, rb_word_seq(map, slot.word), 1u << reader) > 0;

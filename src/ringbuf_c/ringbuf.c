@@ -184,8 +184,10 @@ static int enter_as_reader(struct rb_ring *ring)
 	/* enter_reader:B relaxed: ordered by the mutex */
 	if (atomic_load_explicit(&ring->self.reader, memory_order_relaxed) == RB_NO_READER) {
 		rc = rb_ring_subscribe(&ring->self);
-		if (rc == -EUSERS && recover(ring) > 0)
-			rc = rb_ring_subscribe(&ring->self); /* entries of the dead are free now */
+		if (rc == -EUSERS) {
+			recover(ring); /* the dead may hold entries, even if no slots */
+			rc = rb_ring_subscribe(&ring->self);
+		}
 	}
 	pthread_mutex_unlock(&ring->joining);
 	return rc;
@@ -285,16 +287,20 @@ int rb_create(const struct rb_options *options, struct rb_ring **out)
 }
 
 /* Attach to the segment behind a descriptor that is ours to keep or close. */
-static int attach_owned(int fd, bool by_name, struct rb_ring **out)
+static int attach_owned(int fd, const char *name, struct rb_ring **out)
 {
 	struct rb_map map;
 	int rc = rb_segment_map(fd, &map);
 
+	if (rc == 0 && name && strcmp(name, map.header.name) != 0) {
+		rb_segment_unmap(&map); /* a copy, or moved: who would remove its name? */
+		rc = -EBADMSG;
+	}
 	if (rc < 0) {
 		close(fd);
 		return rc;
 	}
-	return make_handle(fd, &map, by_name, out);
+	return make_handle(fd, &map, name != NULL, out);
 }
 
 int rb_attach(const char *name, struct rb_ring **out)
@@ -302,14 +308,14 @@ int rb_attach(const char *name, struct rb_ring **out)
 	int fd;
 	int rc = rb_segment_open(name, &fd);
 
-	return rc < 0 ? rc : attach_owned(fd, true, out);
+	return rc < 0 ? rc : attach_owned(fd, name, out);
 }
 
 int rb_attach_fd(int fd, struct rb_ring **out)
 {
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-	return own < 0 ? -errno : attach_owned(own, false, out);
+	return own < 0 ? -errno : attach_owned(own, NULL, out);
 }
 
 static void leave(struct rb_ring *ring)
@@ -390,8 +396,8 @@ struct attempt {
 	struct rb_slot *out;
 };
 
-/* Without waiting: if it does not work, perhaps because the dead hold what we need, look for them at times. */
-static int try_now(struct rb_ring *ring, struct attempt *attempt)
+/* Perhaps it does not work because the dead hold what we need; but looking for them costs system calls. */
+static int try_hard(struct rb_ring *ring, struct attempt *attempt)
 {
 	int rc = attempt->run(ring, attempt);
 
@@ -403,7 +409,8 @@ static int try_now(struct rb_ring *ring, struct attempt *attempt)
 	return rc;
 }
 
-/* Try, sleep a slice, look for the dead, let the pause hook speak, try again. */
+/* Try, sleep a slice, look for the dead, let the pause hook speak, try again. The last try looks for the dead too:
+ * a caller that polls with short deadlines must find them like one that sleeps long. */
 static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadline_ns, struct attempt *attempt)
 {
 	struct rb_row *row = &ring->map.rows[ring->self.row];
@@ -420,8 +427,10 @@ static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadl
 			return rc;
 
 		int64_t now = rb_now_ns();
-		if (now >= deadline_ns)
-			return -ETIMEDOUT;
+		if (now >= deadline_ns) {
+			rc = try_hard(ring, attempt);
+			return rc == -EAGAIN ? -ETIMEDOUT : rc;
+		}
 		if (paused_ns == 0)
 			paused_ns = now;
 		int64_t until = deadline_ns - now < SLICE_NS ? deadline_ns : now + SLICE_NS;
@@ -446,7 +455,7 @@ static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadl
 
 static int try_or_wait(struct rb_ring *ring, struct rb_event *event, int64_t deadline_ns, struct attempt *attempt)
 {
-	return deadline_ns <= RB_NOW ? try_now(ring, attempt) : try_until(ring, event, deadline_ns, attempt);
+	return deadline_ns <= RB_NOW ? try_hard(ring, attempt) : try_until(ring, event, deadline_ns, attempt);
 }
 
 /* Fault a slot's pages in with one call, the first time that this process gets hold of it: a fault per page costs
@@ -486,17 +495,23 @@ int rb_claim(struct rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadli
 	return rc;
 }
 
-/* Could this slot have come from this handle, in this life? The word in it is what decides then. */
-static bool is_ours(const struct rb_ring *ring, const struct rb_slot *slot)
+/* Could this slot have come from this handle, in this life, in this state? The word in it is what decides then. */
+static bool is_ours(const struct rb_ring *ring, const struct rb_slot *slot, enum rb_state state)
 {
-	return slot->life == ring->life && slot->who == ring->self.row + 1 && slot->index < ring->map.header.slots;
+	return slot->life == ring->life && slot->who == ring->self.row + 1 && slot->index < ring->map.header.slots &&
+	       rb_word_state(slot->word) == state;
+}
+
+static bool is_taken(const struct rb_ring *ring, const struct rb_slot *slot)
+{
+	return is_ours(ring, slot, ring->map.header.mode == RB_BROADCAST ? RB_READY : RB_READING);
 }
 
 int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
 {
 	if (bytes > ring->map.header.slot_bytes)
 		return -EMSGSIZE;
-	if (!is_ours(ring, slot))
+	if (!is_ours(ring, slot, RB_WRITING))
 		return -ESTALE;
 	int rc = rb_ring_commit(&ring->self, slot, bytes);
 	if (rc == 0 && ring->map.header.mode == RB_BROADCAST)
@@ -508,7 +523,7 @@ int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
 
 int rb_abort(struct rb_ring *ring, const struct rb_slot *slot)
 {
-	int rc = is_ours(ring, slot) ? rb_ring_abort(&ring->self, slot) : -ESTALE;
+	int rc = is_ours(ring, slot, RB_WRITING) ? rb_ring_abort(&ring->self, slot) : -ESTALE;
 
 	if (rc == 0)
 		notify_all(ring); /* takers too: it may have been the last that a drain waited for */
@@ -543,6 +558,9 @@ int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadli
 
 	if (rc == 0)
 		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
+	/* Before it ends: a consumer that died with the last message in hand leaves it to us. */
+	while (rc == -EPIPE && recover(ring) > 0)
+		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
 	if (rc == 0) {
 		out->life = ring->life;
 		/* taken:A relaxed: a count for rb_unsubscribe */
@@ -554,7 +572,7 @@ int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadli
 
 int rb_release(struct rb_ring *ring, const struct rb_slot *slot)
 {
-	int rc = is_ours(ring, slot) ? rb_ring_release(&ring->self, slot) : -ESTALE;
+	int rc = is_taken(ring, slot) ? rb_ring_release(&ring->self, slot) : -ESTALE;
 
 	if (rc == 0) {
 		/* taken:B relaxed: as taken:A */

@@ -14,7 +14,8 @@
  *     the last call on a handle.
  *   - A call with a deadline blocks until it succeeds or that moment of rb_now_ns() has passed; RB_NOW
  *     never blocks, RB_FOREVER has no limit. Every other call never waits for another process.
- *   - After fork() a child may go on using an inherited handle: the first call joins the ring anew.
+ *   - After fork() a child may go on using an inherited handle: the first call joins the ring anew (and may
+ *     fail as rb_attach_fd() does, with -EUSERS or -EMFILE).
  *     Slots that the parent held stay the parent's; the child's calls on them return -ESTALE.
  *     Children made by raw clone() or vfork() must not touch inherited handles.
  *   - A process that closes descriptors it did not open (closefrom, a daemonising library) gives up its
@@ -148,7 +149,7 @@ int rb_create(const struct rb_options *options, rb_ring **out);
  * A failed attach writes nothing and removes nothing.
  * -ENOENT     no such ring       -EACCES  another user's, or its mode is wider than 0600
  * -EPROTO     made by another layout version, byte order or kind of waiting; refused unread
- * -EBADMSG    not a ring, truncated, or its header does not agree with itself
+ * -EBADMSG    not a ring, truncated, under another name than its own, or its header does not agree with itself
  * -EUSERS     the table of participants is full */
 int rb_attach(const char *name, rb_ring **out);
 int rb_attach_fd(int fd, rb_ring **out);
@@ -201,7 +202,7 @@ int rb_finish(rb_ring *ring);
  * -EAGAIN, -ETIMEDOUT, -EINTR as rb_claim.
  * -EPIPE      finished, and nothing is left that the filter accepts
  * -EUSERS     broadcast: RB_READERS_MAX readers are subscribed already
- * -EBADMSG    the slot's own record is out of bounds; it was put back as free */
+ * -EBADMSG    somebody scribbled on the slot's record: the message is gone, the slot is free, others go on */
 int rb_take(rb_ring *ring, const struct rb_filter *filter, int64_t deadline_ns, struct rb_slot *out);
 
 /* Hand a taken slot back; its payload must not be touched any more. -ESTALE as rb_commit. */
