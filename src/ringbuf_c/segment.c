@@ -46,12 +46,16 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 	return (bytes + unit - 1) & ~(unit - 1);
 }
 
+static bool wants_huge_pages(const struct rb_header *header)
+{
+	return header->hugepages == RB_HUGE_ALWAYS ||
+	       (header->hugepages == RB_HUGE_AUTO && header->slot_bytes >= HUGE_WORTH);
+}
+
 /* Offsets from counts. Used by the creator, and by attachers to check what a header claims. */
 static int place(struct rb_header *header)
 {
-	bool huge = header->hugepages == RB_HUGE_ALWAYS ||
-		    (header->hugepages == RB_HUGE_AUTO && header->slot_bytes >= HUGE_WORTH);
-	uint64_t unit = huge ? HUGE_PAGE : header->page_bytes;
+	uint64_t unit = wants_huge_pages(header) ? HUGE_PAGE : header->page_bytes;
 	uint64_t payload;
 
 	if (header->slot_bytes > INT64_MAX / 2)
@@ -117,8 +121,6 @@ static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
 
 	if (base == MAP_FAILED)
 		return -errno;
-	if (header->hugepages != RB_HUGE_NEVER)
-		madvise(base, header->total_bytes, MADV_HUGEPAGE); /* a wish; most kernels say no for shared memory */
 	*map = (struct rb_map){
 		.base = base,
 		.control = (struct rb_control *)(base + RB_CONTROL_AT),
@@ -139,7 +141,8 @@ void rb_segment_unmap(struct rb_map *map)
 
 void rb_segment_populate(const struct rb_map *map, uint32_t slot)
 {
-	if (map->header.hugepages == RB_HUGE_ALWAYS)
+	/* Not MADV_HUGEPAGE: by default the kernel grants that to private memory only. */
+	if (wants_huge_pages(&map->header))
 		madvise(rb_payload(map, slot), map->header.slot_stride, MADV_COLLAPSE);
 	madvise(rb_payload(map, slot), map->header.slot_stride, MADV_POPULATE_WRITE);
 }

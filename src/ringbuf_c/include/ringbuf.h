@@ -58,10 +58,11 @@ enum rb_full {
 	RB_OVERWRITE = 1, /* a full ring gives up its oldest unread message (queue mode only) */
 };
 
+/* Huge pages for payloads, made when a slot is first used. A wish: without them all works the same, slower. */
 enum rb_hugepages {
-	RB_HUGE_AUTO = 0,   /* ask the kernel, take what it gives */
+	RB_HUGE_AUTO = 0,   /* for slots of 16 MiB and more */
 	RB_HUGE_NEVER = 1,
-	RB_HUGE_ALWAYS = 2, /* also collapse each slot into huge pages when it is first used */
+	RB_HUGE_ALWAYS = 2, /* for all; rounds each slot up to 2 MiB */
 };
 
 struct rb_options {
@@ -184,6 +185,10 @@ int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, 
  * -EMSGSIZE   more than the slot holds; it stays claimed.
  * -ESTALE     not this handle's slot: handed back already, or inherited through fork() */
 int rb_commit(rb_ring *ring, const struct rb_slot *slot, uint64_t bytes);
+
+/* memcpy for payloads larger than the caches: past them, where the machine can. Complete in the order of a commit
+ * that follows. For payloads that fit the cache memcpy is better: their consumer finds them there. */
+void rb_copy_streaming(void *to, const void *from, uint64_t bytes);
 
 /* Give the slot back unpublished. -ESTALE as above. */
 int rb_abort(rb_ring *ring, const struct rb_slot *slot);
