@@ -518,23 +518,34 @@ int rb_ring_subscribe(struct rb_self *self)
 	return -EUSERS;
 }
 
-int rb_ring_unsubscribe(const struct rb_map *map, int b)
+int rb_ring_withdraw(const struct rb_map *map, int b, const _Atomic uint64_t *held)
 {
-	struct rb_control *control = map->control;
 	int freed = 0;
 
 	/* unsubscribe:A seq_cst, pairs with entitled:A: inactive first: a commit that still saw us looks again after
 	 * it has published, and clears our bit; one that had published before is found by the sweep */
-	atomic_fetch_and_explicit(&control->active, ~(1u << b), memory_order_seq_cst);
+	atomic_fetch_and_explicit(&map->control->active, ~(1u << b), memory_order_seq_cst);
 	RB_CRASH_POINT(unsubscribe_inactive);
 	for (uint32_t i = 0; i < map->header.slots; i++) {
 		/* unsubscribe:B seq_cst, pairs with commit:G: see unsubscribe:A */
 		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
+		uint64_t ticket = rb_word_seq(map, word);
 		bool cleared;
 
+		/* unsubscribe:E relaxed: private to this process, whose takes are over */
+		if (held && atomic_load_explicit(&held[i], memory_order_relaxed) == ticket)
+			continue; /* in our hands: rb_ring_release() will clear it */
 		if (rb_word_state(word) == RB_READY)
-			freed += clear_bit(map, i, rb_word_seq(map, word), 1u << b, &cleared);
+			freed += clear_bit(map, i, ticket, 1u << b, &cleared);
 	}
+	return freed;
+}
+
+int rb_ring_unsubscribe(const struct rb_map *map, int b)
+{
+	struct rb_control *control = map->control;
+	int freed = rb_ring_withdraw(map, b, NULL);
+
 	RB_CRASH_POINT(unsubscribe_swept);
 	/* unsubscribe:C relaxed: the next owner writes it again before it is active */
 	atomic_store_explicit(&control->readers[b].start, UINT64_MAX, memory_order_relaxed);

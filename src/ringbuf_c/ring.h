@@ -47,6 +47,10 @@ RB_PRIVATE int rb_ring_ready(const struct rb_self *self);
 /* Broadcast: become a reader. -EUSERS: all entries are in use. */
 RB_PRIVATE int rb_ring_subscribe(struct rb_self *self);
 
+/* Broadcast: entry `reader` is owed nothing any more. With `held` it keeps what it has taken and not released.
+ * Returns the number of slots that became free. */
+RB_PRIVATE int rb_ring_withdraw(const struct rb_map *map, int reader, const _Atomic uint64_t *held);
+
 /* Broadcast: end entry `reader`, whoever owned it, and give up what it was owed. Idempotent.
  * Returns the number of slots that became free. */
 RB_PRIVATE int rb_ring_unsubscribe(const struct rb_map *map, int reader);

@@ -34,12 +34,18 @@ struct rb_ring {
 	_Atomic uint32_t reaping;         /* one thread reaps: see rb_member_seize */
 	_Atomic int64_t reaped_ns;
 	_Atomic int32_t taken;            /* slots out through this handle */
+	_Atomic uint32_t withdrawn;       /* unsubscribed while slots were out: the entry stays until they are back */
 	_Atomic uint32_t nudges;          /* rb_wake was called */
 	int (*pause)(void *arg);
 	void *pause_arg;
 	_Atomic uint64_t *populated;      /* bit per slot: its pages are in this process's page tables */
 	struct rb_ring *next, **back;     /* in `handles` */
 };
+
+static uint32_t bitmap_words(const struct rb_map *map)
+{
+	return (map->header.slots + 63) / 64;
+}
 
 /* ---- every handle of the process, for fork ---------------------------------------------------------- */
 
@@ -67,6 +73,11 @@ static void forget_parent(struct rb_ring *ring)
 	atomic_store_explicit(&ring->reaping, 0, memory_order_relaxed);
 	/* fork:C relaxed: as fork:A */
 	atomic_store_explicit(&ring->taken, 0, memory_order_relaxed);
+	/* fork:D relaxed: as fork:A */
+	atomic_store_explicit(&ring->withdrawn, 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < bitmap_words(&ring->map); i++)
+		/* fork:E relaxed: as fork:A. A child does not inherit the page tables of shared memory. */
+		atomic_store_explicit(&ring->populated[i], 0, memory_order_relaxed);
 }
 
 static void after_fork_in_child(void)
@@ -171,24 +182,61 @@ static int enter(struct rb_ring *ring)
 	return rc;
 }
 
+static int32_t slots_out(const struct rb_ring *ring)
+{
+	/* taken:C relaxed: the caller's own takes and releases are in its order */
+	return atomic_load_explicit(&ring->taken, memory_order_relaxed);
+}
+
+/* The rest of this section is for broadcast, under ring->joining, which orders its relaxed accesses. */
+
+static void end_subscription(struct rb_ring *ring)
+{
+	/* end_subscription:A relaxed: under the mutex */
+	int reader = atomic_load_explicit(&ring->self.reader, memory_order_relaxed);
+
+	if (reader == RB_NO_READER)
+		return;
+	/* end_subscription:B relaxed: under the mutex */
+	atomic_store_explicit(&ring->self.reader, RB_NO_READER, memory_order_relaxed);
+	/* end_subscription:C relaxed: under the mutex */
+	atomic_store_explicit(&ring->withdrawn, 0, memory_order_relaxed);
+	if (rb_ring_unsubscribe(&ring->map, reader) > 0)
+		rb_event_notify(&ring->map.control->freed);
+}
+
+static int subscribe(struct rb_ring *ring)
+{
+	/* subscribe_handle:A relaxed: under the mutex */
+	if (atomic_load_explicit(&ring->withdrawn, memory_order_relaxed)) {
+		if (slots_out(ring) > 0)
+			return -EBUSY;
+		end_subscription(ring);
+	}
+	/* subscribe_handle:B relaxed: under the mutex */
+	if (atomic_load_explicit(&ring->self.reader, memory_order_relaxed) != RB_NO_READER)
+		return 0;
+	int rc = rb_ring_subscribe(&ring->self);
+	if (rc == -EUSERS) {
+		recover(ring); /* the dead may hold entries, even if no slots */
+		rc = rb_ring_subscribe(&ring->self);
+	}
+	return rc;
+}
+
 static int enter_as_reader(struct rb_ring *ring)
 {
 	int rc = enter(ring);
 
 	if (rc < 0 || ring->map.header.mode == RB_QUEUE)
 		return rc;
-	/* enter_reader:A acquire, pairs with subscribe:E: another thread subscribed us */
-	if (atomic_load_explicit(&ring->self.reader, memory_order_acquire) != RB_NO_READER)
+	/* enter_reader:A acquire, pairs with subscribe:E: another thread subscribed us.
+	 * enter_reader:B relaxed: set and cleared by calls that the caller keeps apart from its takes */
+	if (atomic_load_explicit(&ring->self.reader, memory_order_acquire) != RB_NO_READER &&
+	    !atomic_load_explicit(&ring->withdrawn, memory_order_relaxed))
 		return 0;
 	pthread_mutex_lock(&ring->joining);
-	/* enter_reader:B relaxed: ordered by the mutex */
-	if (atomic_load_explicit(&ring->self.reader, memory_order_relaxed) == RB_NO_READER) {
-		rc = rb_ring_subscribe(&ring->self);
-		if (rc == -EUSERS) {
-			recover(ring); /* the dead may hold entries, even if no slots */
-			rc = rb_ring_subscribe(&ring->self);
-		}
-	}
+	rc = subscribe(ring);
 	pthread_mutex_unlock(&ring->joining);
 	return rc;
 }
@@ -223,7 +271,7 @@ static int make_handle(int fd, const struct rb_map *map, bool by_name, struct rb
 	ring->member.live = -1;
 	ring->self.map = &ring->map;
 	pthread_mutex_init(&ring->joining, NULL);
-	ring->populated = calloc((map->header.slots + 63) / 64, sizeof(*ring->populated));
+	ring->populated = calloc(bitmap_words(map), sizeof(*ring->populated));
 	if (map->header.mode == RB_BROADCAST)
 		ring->self.held = calloc(map->header.slots, sizeof(*ring->self.held));
 	enlist(ring); /* before it joins: a fork from now on must close the child's copy of its locks */
@@ -591,18 +639,17 @@ int rb_unsubscribe(struct rb_ring *ring)
 {
 	int rc = enter(ring);
 
-	if (rc < 0)
+	if (rc < 0 || ring->map.header.mode == RB_QUEUE)
 		return rc;
-	/* taken:C relaxed: the caller's own takes are in its order */
-	if (atomic_load_explicit(&ring->taken, memory_order_relaxed) > 0)
-		return -EBUSY;
 	pthread_mutex_lock(&ring->joining);
-	/* unsubscribe_handle:A relaxed: ordered by the mutex */
+	/* unsubscribe_handle:A relaxed: under the mutex */
 	int reader = atomic_load_explicit(&ring->self.reader, memory_order_relaxed);
-	if (reader != RB_NO_READER) {
-		/* unsubscribe_handle:B relaxed: ordered by the mutex */
-		atomic_store_explicit(&ring->self.reader, RB_NO_READER, memory_order_relaxed);
-		if (rb_ring_unsubscribe(&ring->map, reader) > 0)
+	if (slots_out(ring) == 0) {
+		end_subscription(ring);
+	} else if (reader != RB_NO_READER) {
+		/* unsubscribe_handle:B relaxed: under the mutex */
+		atomic_store_explicit(&ring->withdrawn, 1, memory_order_relaxed);
+		if (rb_ring_withdraw(&ring->map, reader, ring->self.held) > 0)
 			rb_event_notify(&ring->map.control->freed);
 	}
 	pthread_mutex_unlock(&ring->joining);

@@ -217,8 +217,9 @@ int rb_release(rb_ring *ring, const struct rb_slot *slot);
  * Idempotent. -EUSERS as rb_take, -EINVAL in queue mode. */
 int rb_subscribe(rb_ring *ring);
 
-/* Broadcast: be a reader no more; what was not yet taken is given up. Idempotent.
- * -EBUSY: slots taken through this handle are still out. */
+/* Broadcast: be a reader no more; what was not yet taken is given up, what was taken stays valid until it is
+ * released. Idempotent; does nothing in queue mode. Not while another thread takes through this handle. A take that comes
+ * later subscribes anew, or is refused with -EBUSY while slots from before are out. */
 int rb_unsubscribe(rb_ring *ring);
 
 /* ---- looking after it -------------------------------------------------------------------------- */
