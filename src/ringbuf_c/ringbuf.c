@@ -392,7 +392,7 @@ int rb_fd(const struct rb_ring *ring)
 	return ring->fd;
 }
 
-void rb_info(const struct rb_ring *ring, struct rb_info *out)
+void rb_get_info(const struct rb_ring *ring, struct rb_info *out)
 {
 	const struct rb_header *header = &ring->map.header;
 

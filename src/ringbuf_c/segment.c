@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,12 +150,35 @@ void rb_segment_populate(const struct rb_map *map, uint32_t slot)
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
+/* What the machine could still give, memory and swap; UINT64_MAX where the kernel does not say. */
+static uint64_t available_bytes(void)
+{
+	FILE *meminfo = fopen("/proc/meminfo", "re");
+	char line[128];
+	uint64_t kib, memory = UINT64_MAX, swap = 0;
+
+	if (!meminfo)
+		return UINT64_MAX;
+	while (fgets(line, sizeof(line), meminfo)) {
+		if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+			memory = kib * 1024;
+		else if (sscanf(line, "SwapFree: %" SCNu64, &kib) == 1)
+			swap = kib * 1024;
+	}
+	fclose(meminfo);
+	return memory == UINT64_MAX ? memory : memory + swap;
+}
+
 /* Reserve every page now: a later touch of memory that is not there would be SIGBUS, not an error. */
 static int reserve(int fd, uint64_t bytes)
 {
 	struct rlimit limit;
 	int rc;
 
+	/* A memfd has no size limit: reserving more than there is would not fail but go on until the kernel runs out
+	 * and kills somebody. (Limits of control groups are the caller's business: ringbuf.h, rb_create.) */
+	if (bytes > available_bytes())
+		return -ENOMEM;
 	/* Asked beforehand, because exceeding it is announced by a signal that kills by default. */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
 		return -EFBIG;

@@ -143,7 +143,9 @@ int rb_segment_bytes(const struct rb_options *options, uint64_t *bytes);
  * -EINVAL     an option or the name is out of range; nothing was asked of the system
  * -EEXIST     the name is in use by a living process     -EACCES   the name is another user's
  * -ENOSPC     shared memory (named: of /dev/shm) or its quota does not suffice
- * -ENOMEM, -EFBIG, -EMFILE, -ENFILE as from the system. Nothing is left behind on failure. */
+ * -ENOMEM     more than the machine's available memory and swap
+ * -EFBIG, -EMFILE, -ENFILE as from the system. Nothing is left behind on failure.
+ * A control group's memory limit is not looked at: reserving beyond it makes the kernel kill in that group. */
 int rb_create(const struct rb_options *options, rb_ring **out);
 
 /* Attach to a named ring, or to the ring behind a descriptor from rb_fd() (which stays the caller's).
@@ -171,7 +173,7 @@ int rb_unlink(const char *name);
  * handle's: duplicate it to keep it. */
 int rb_fd(const rb_ring *ring);
 
-void rb_info(const rb_ring *ring, struct rb_info *out);
+void rb_get_info(const rb_ring *ring, struct rb_info *out);
 
 /* ---- producers --------------------------------------------------------------------------------- */
 
