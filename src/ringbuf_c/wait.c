@@ -23,7 +23,9 @@ static struct timespec timespec_of(int64_t ns)
 
 /* The semaphore is a doorbell, never a count of messages: a process killed between its sem_wait and its take
  * costs a wake-up, not a message. Epochs alternate between two bells, so that a waiter of the new epoch does not
- * take the post that was meant for one of the old. */
+ * take the post that was meant for one of the old.
+ * glibc trusts a semaphore's insides: a peer that scribbles on them can make it abort us. The futex build has no
+ * such weakness, one reason why it is the default. */
 static unsigned parity(uint32_t word)
 {
 	return word / EPOCH & 1;
