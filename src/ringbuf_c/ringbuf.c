@@ -506,9 +506,9 @@ static int try_or_wait(struct rb_ring *ring, struct rb_event *event, int64_t dea
 	return deadline_ns <= RB_NOW ? try_hard(ring, attempt) : try_until(ring, event, deadline_ns, attempt);
 }
 
-/* Fault a slot's pages in with one call, the first time that this process gets hold of it: a fault per page costs
- * several times as much. Done here, when first needed, so that a ring is ready at once and who never
- * touches a slot never pays for it. */
+/* Fault a slot's pages in with one call, the first time that this process is about to write to it: a write fault per page
+ * costs several times as much. Done here, when first needed, so that a ring is ready at once. Takers are not
+ * served: they mostly read, which faults in sixteen pages at a time, and some only look at a part. */
 static void populate(struct rb_ring *ring, uint32_t index)
 {
 	_Atomic uint64_t *bits = &ring->populated[index / 64];
@@ -613,7 +613,6 @@ int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadli
 		out->life = ring->life;
 		/* taken:A relaxed: a count for rb_unsubscribe */
 		atomic_fetch_add_explicit(&ring->taken, 1, memory_order_relaxed);
-		populate(ring, out->index);
 	}
 	return rc;
 }

@@ -18,8 +18,8 @@
 #include "lock.h"
 #include "wait.h"
 
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14; unknown to glibc 2.36 */
-#define MADV_POPULATE_WRITE 23
+#ifndef MADV_POPULATE_READ /* Linux 5.14; unknown to glibc 2.36 */
+#define MADV_POPULATE_READ 22
 #endif
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
 #define MADV_COLLAPSE 25
@@ -145,7 +145,9 @@ void rb_segment_populate(const struct rb_map *map, uint32_t slot)
 	/* Not MADV_HUGEPAGE: by default the kernel grants that to private memory only. */
 	if (wants_huge_pages(&map->header))
 		madvise(rb_payload(map, slot), map->header.slot_stride, MADV_COLLAPSE);
-	madvise(rb_payload(map, slot), map->header.slot_stride, MADV_POPULATE_WRITE);
+	/* The pages exist already. Reading maps them as writable as writing would, and sixteen to a fault: a third of
+	 * the time of MADV_POPULATE_WRITE. */
+	madvise(rb_payload(map, slot), map->header.slot_stride, MADV_POPULATE_READ);
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */
