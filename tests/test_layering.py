@@ -1,0 +1,136 @@
+"""A file uses only what stands above it: imports and #includes point up these tables, never down or sideways."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+C = ROOT / "src/ringbuf_c"
+PYTHON = ROOT / "src/ringbuf"
+
+# A header and its source are one part. A part may use the parts of the rows above its own.
+C_ROWS = [
+    ["include/ringbuf", "platform", "crash_points", "lock"],
+    ["layout"],
+    ["wait", "participant", "stats"],
+    ["segment"],
+    ["ring"],
+    ["recover"],
+    ["ringbuf"],
+]
+
+PYTHON_ROWS = [
+    ["errors"],
+    ["frame", "_core"],
+    ["buffer"],
+    ["loader.sampler", "loader.collate"],
+    ["loader.worker"],
+    ["loader.lifecycle"],
+    ["loader.loader"],
+    ["loader"],
+    [""],  # ringbuf/__init__.py
+]
+
+# Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
+DOORS = {}
+
+
+def row_of(part, rows):
+    numbers = [number for number, row in enumerate(rows) if part in row]
+    assert numbers, f"{part!r} is in no row; give it its place in {Path(__file__).name}"
+    return numbers[0]
+
+
+def sideways_or_down(part, uses, rows):
+    return sorted(other for other in uses - {part} if row_of(other, rows) >= row_of(part, rows))
+
+
+# ---- C -----------------------------------------------------------------------------------------------
+
+C_FILES = sorted(path.relative_to(C) for path in C.rglob("*") if path.suffix in {".c", ".h", ".def"})
+
+
+def c_part(path):
+    return path.with_suffix("").as_posix()
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=str)
+def test_a_c_file_includes_only_what_stands_above_it(path):
+    names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', (C / path).read_text(), re.MULTILINE)
+    for name in names:
+        assert (C / name).is_file(), f"{path} includes {name}, which is not a path from src/ringbuf_c"
+    assert not sideways_or_down(c_part(path), {c_part(Path(name)) for name in names}, C_ROWS)
+
+
+def test_the_ring_calls_nothing_outside_itself(tmp_path):
+    """No system call, clock, pid or sleep can be in the algorithm if its object file needs no other."""
+    compiled = tmp_path / "ring.o"
+    subprocess.run(["cc", "-std=c11", "-O2", f"-I{C}/include", "-c", C / "ring.c", "-o", compiled], check=True)
+    undefined = subprocess.run(["nm", "-u", compiled], check=True, capture_output=True, text=True).stdout.split()
+    assert set(undefined) - {"U", "memcpy", "memset"} == set()
+
+
+# ---- Python ------------------------------------------------------------------------------------------
+
+PYTHON_FILES = sorted(path.relative_to(PYTHON) for path in PYTHON.rglob("*.py*") if path.suffix in {".py", ".pyx"})
+
+
+def python_part(path):
+    return ".".join(path.with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+
+
+def imports_of_pyx(text):
+    """As ast gives them, from the lines that are plain Python imports; `cimport` names C declarations."""
+    lines = re.findall(r"^\s*((?:from\s+\S+\s+)?import\s.+)$", text, re.MULTILINE)
+    return ast.parse("\n".join(line.split("#")[0] for line in lines))
+
+
+def imported(path):
+    """Absolute names of all that a file imports, lazily or not; `from a import b` is a.b where that is a module of ours."""
+    text = (PYTHON / path).read_text()
+    package = ["ringbuf", *path.parts[:-1]]
+    for node in ast.walk(imports_of_pyx(text) if path.suffix == ".pyx" else ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join(base + ([node.module] if node.module else []))
+            for alias in node.names:
+                yield f"{module}.{alias.name}" if is_ours(f"{module}.{alias.name}") else module
+
+
+def is_ours(name):
+    path = PYTHON.joinpath(*name.split(".")[1:])
+    return name.split(".")[0] == "ringbuf" and any(
+        candidate.is_file() for candidate in (path / "__init__.py", path.with_suffix(".py"), path.with_suffix(".pyx"))
+    )
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=str)
+def test_a_python_file_imports_only_what_stands_above_it(path):
+    ours = {name.removeprefix("ringbuf").removeprefix(".") for name in imported(path) if name.split(".")[0] == "ringbuf"}
+    assert not sideways_or_down(python_part(path), ours, PYTHON_ROWS)
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=str)
+def test_a_python_file_imports_no_foreign_package_but_through_its_door(path):
+    foreign = {name.split(".")[0] for name in imported(path)} - sys.stdlib_module_names - {"ringbuf", "numpy"}
+    assert foreign <= DOORS.get(python_part(path), set())
+
+
+def test_cython_sees_the_public_header_alone():
+    texts = [path.read_text() for path in PYTHON.rglob("*.p[xy][xd]")]
+    headers = {header for text in texts for header in re.findall(r'cdef extern from "([^"]+)"', text)}
+    assert headers == {"ringbuf.h"}
+
+
+def test_importing_ringbuf_loads_numpy_and_nothing_heavier():
+    script = "import sys, numpy; before = set(sys.modules); import ringbuf; print(*set(sys.modules) - before)"
+    output = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    loaded = {name.split(".")[0] for name in output.split()}
+    assert loaded - sys.stdlib_module_names == {"ringbuf"}
+    assert "multiprocessing" not in loaded
