@@ -85,8 +85,8 @@ def python_part(path):
 
 def imports_of_pyx(text):
     """As ast gives them, from the lines that are plain Python imports; `cimport` names C declarations."""
-    lines = re.findall(r"^\s*((?:from\s+\S+\s+)?import\s.+)$", text, re.MULTILINE)
-    return ast.parse("\n".join(line.split("#")[0] for line in lines))
+    text = re.sub(r"#.*", "", text)
+    return ast.parse("\n".join(re.findall(r"^\s*((?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|.+))", text, re.MULTILINE)))
 
 
 def imported(path):

@@ -1,0 +1,19 @@
+"""What an installation holds: the package and the extension, and of the extension one symbol."""
+
+import subprocess
+from importlib import metadata
+
+from ringbuf import _core
+
+
+def test_the_wheel_holds_the_package_and_nothing_else():
+    files = [file for file in metadata.files("ringloader") if file.suffix != ".pyc"]
+    others = {file.parts[0] for file in files} - {"ringbuf"}
+    assert all(name.endswith(".dist-info") for name in others), others
+    package = {file.suffix or file.name for file in files if file.parts[0] == "ringbuf"}
+    assert package == {".py", ".pyi", ".so", "py.typed"}
+
+
+def test_the_extension_exports_its_init_function_alone():
+    listing = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], check=True, capture_output=True, text=True)
+    assert [line.split()[-1] for line in listing.stdout.splitlines()] == ["PyInit__core"]
