@@ -10,8 +10,8 @@ def test_the_wheel_holds_the_package_and_nothing_else():
     files = [file for file in metadata.files("ringloader") if file.suffix != ".pyc"]
     others = {file.parts[0] for file in files} - {"ringbuf"}
     assert all(name.endswith(".dist-info") for name in others), others
-    package = {file.suffix or file.name for file in files if file.parts[0] == "ringbuf"}
-    assert package == {".py", ".pyi", ".so", "py.typed"}
+    package = {file.suffix for file in files if file.parts[0] == "ringbuf"}
+    assert package == {".py", ".pyi", ".so", ".typed"}
 
 
 def test_the_extension_exports_its_init_function_alone():
