@@ -9,7 +9,7 @@ SEMAPHORE := $(CURDIR)/build/semaphore-package# the package again, built with RI
 # What the package is made of. Folders too, whose times change when a file is removed.
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -not -name '__pycache__' -not -name '*.pyc')
 # The tests that wait on a ring, to be passed by either kind of waiting.
-RING_TESTS := $(wildcard tests/test_core*.py tests/test_buffer*.py)
+RING_TESTS := $(patsubst %,tests/test_%.py,core buffer leases exchange crash fork pickle)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

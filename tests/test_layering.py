@@ -15,7 +15,7 @@ PYTHON = ROOT / "src/ringbuf"
 # A header and its source are one part. A part may use the parts of the rows above its own.
 C_ROWS = [
     ["include/ringbuf", "platform", "crash_points", "lock"],
-    ["layout"],
+    ["layout", "copy"],
     ["wait", "participant", "stats"],
     ["segment"],
     ["ring"],
@@ -30,10 +30,13 @@ PYTHON_ROWS = [
     ["rebuild"],
     ["frame", "_core"],
     ["buffer"],
-    ["loader.sampler", "loader.dataset", "loader.collate", "loader.channel"],
-    ["loader.fetch"],
+    ["loader.sampler", "loader.dataset", "loader.collate", "loader.stats", "loader.rings"],
+    ["loader.channel", "loader.parent", "loader.messages", "loader.failure"],
+    ["loader.fetch", "loader.spec", "loader.post"],
+    ["loader.passes", "loader.tasks", "loader.outlet"],
     ["loader.worker"],
     ["loader.lifecycle"],
+    ["loader.iterator"],
     ["loader.loader"],
     ["loader"],
     [""],  # ringbuf/__init__.py
