@@ -1,0 +1,121 @@
+"""What can go wrong, as a tree.
+
+    Exception
+      RingbufError             anything ringbuf raises about rings, frames and workers
+        Full                   also queue.Full, TimeoutError: no slot became free in time
+        Empty                  also queue.Empty, TimeoutError: no message came in time
+        Closed                 also RuntimeError (queue.ShutDown where Python has it)
+        BatchTooLarge          also ValueError: a batch cannot fit into a slot, ever
+        FrameError             also ValueError: these bytes are not a frame that may be read
+        CorruptSegment         also ValueError: this memory is not a sound ring
+        VersionMismatch        also RuntimeError: a ring of another layout version
+        PeerTableFull          also RuntimeError: no room for one more participant
+        WorkerDied             also RuntimeError: a loader's worker is gone
+
+Catch the narrow class where you can act on it, RingbufError where you only report it. A wrong
+argument is a plain TypeError or ValueError; out of memory is a plain OSError.
+
+Each class also derives from what the standard library raises in the same case, so code written for
+`queue.Queue` or for another loader keeps working. All of them survive pickling with their attributes.
+"""
+
+from __future__ import annotations
+
+import queue
+
+__all__ = [
+    "BatchTooLarge",
+    "Closed",
+    "CorruptSegment",
+    "Empty",
+    "FrameError",
+    "Full",
+    "PeerTableFull",
+    "RingbufError",
+    "VersionMismatch",
+    "WorkerDied",
+]
+
+
+class RingbufError(Exception):
+    """The base of all errors that ringbuf defines."""
+
+
+class Full(RingbufError, queue.Full, TimeoutError):
+    """No slot became free within `timeout`; the consumers are slower than the producers."""
+
+
+class Empty(RingbufError, queue.Empty, TimeoutError):
+    """No message arrived within `timeout`; the stream itself goes on."""
+
+
+# queue.ShutDown came with Python 3.13; before that, RuntimeError alone.
+_CLOSED_BASES = (queue.ShutDown, RuntimeError) if hasattr(queue, "ShutDown") else (RuntimeError,)
+
+
+class Closed(RingbufError, *_CLOSED_BASES):
+    """The ring was closed, or its stream is finished and drained."""
+
+
+class BatchTooLarge(RingbufError, ValueError):
+    """A batch needs more room than a slot has; waiting would not help, so nobody waits.
+
+    Attributes
+    ----------
+    needed_bytes
+        What the batch asks for: a ring with `slot_bytes` of at least this much takes it.
+    available_bytes
+        What there is.
+    """
+
+    def __init__(self, message: str = "", *, needed_bytes: int = 0, available_bytes: int = 0):
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
+
+
+class FrameError(RingbufError, ValueError):
+    """The bytes of a message are not a valid frame, or hold what this reader may not rebuild."""
+
+
+class CorruptSegment(RingbufError, ValueError):
+    """Shared memory that is not a ring, or whose header contradicts itself; it was left untouched."""
+
+
+class VersionMismatch(RingbufError, RuntimeError):
+    """A ring made by a ringbuf with another memory layout; both sides need the same version."""
+
+
+class PeerTableFull(RingbufError, RuntimeError):
+    """The ring has as many participants as its table holds; one must leave first."""
+
+
+class WorkerDied(RingbufError, RuntimeError):
+    """A worker process ended before its work was done.
+
+    Raised at the place of the first batch that is lost; finished batches are delivered before.
+
+    Attributes
+    ----------
+    worker_id, pid
+        Which worker, and its process id.
+    exitcode
+        As `multiprocessing.Process.exitcode`: negative for a signal, None where it is not known.
+    indices
+        The sample indices that it had in hand.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        worker_id: int | None = None,
+        pid: int | None = None,
+        exitcode: int | None = None,
+        indices: object = None,
+    ):
+        super().__init__(message)
+        self.worker_id = worker_id
+        self.pid = pid
+        self.exitcode = exitcode
+        self.indices = indices
