@@ -1,0 +1,302 @@
+"""A frame: what a slot holds, and what the network sends.
+
+    0        64                                                            tail
+    | header | array | pad | array | pad ... (each at a multiple of 64) ... | values | schema |
+
+    header   magic, version, frame_bytes, tail, values_bytes, schema_bytes, 0, 0    (eight 64-bit words)
+    values   ints, floats, text ...: a fixed-size part, then the bytes whose lengths it holds
+    schema   [tree, field table] in JSON: how leaves nest, dtype and shape and offset of each array
+
+All integers are little endian. The tail comes last because slot.empty() hands out arrays before it is known
+what else the batch holds. A steady stream has the same schema in every frame, so both sides keep what they
+worked out for the last few hundred of them, by its exact bytes.
+
+The writing side is plan() or Writer, the reading side is read(). Reading trusts nothing: each number is checked
+against the buffer before use, and bytes that shared memory could still change are copied before they are parsed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import operator
+import struct
+
+import numpy as np
+
+from .dtypes import spec_of
+from .errors import BatchTooLarge, FrameError
+from .rebuild import Schema, compile_schema
+from .tree import Walk
+
+__all__ = ["FRAME_ROOM", "HEADER_BYTES", "Plan", "Writer", "plan", "read"]
+
+ALIGNMENT = 64
+FRAME_ROOM = 4096  # what a slot gets beyond slot_bytes, for header, padding and tail
+HEADER_BYTES = 64
+MAX_SCHEMA_BYTES = 1 << 20
+VERSION = 1
+
+_HEADER = struct.Struct("<8s7Q")
+_MAGIC = b"rb-frame"
+_CACHED_ROWS = 512  # layouts of larger batches, and their schemas, are worked out each time
+_CACHED_BYTES = 1 << 14
+
+
+def plan(batch, pickle: bool = False) -> Plan:
+    """Walk `batch` once and work out where each part of it will lie; nothing is copied but small values.
+
+    pickle: send leaves that have no form of their own as pickles; only for readers that trust the writer.
+    Raises TypeError for a leaf that cannot be sent, ValueError for a tree that is too deep or too large, both
+    naming the path, such as `batch['meta'][0]`.
+    """
+    return Plan(Walk(batch, pickle=pickle))
+
+
+class Plan:
+    """A batch that is ready to be written.
+
+    Attributes
+    ----------
+    data_bytes
+        The sum of the sizes of its arrays.
+    frame_bytes
+        All of it, with header, padding and tail.
+    """
+
+    __slots__ = ("_arrays", "_layout", "_values", "data_bytes", "frame_bytes")
+
+    def __init__(self, walk: Walk):
+        rows = tuple(walk.rows)
+        lay_out = _lay_out if len(rows) <= _CACHED_ROWS else _lay_out.__wrapped__
+        self._arrays = walk.arrays
+        self._values = walk.values()
+        self._layout = layout = lay_out(walk.tree, rows)
+        self.data_bytes = layout.data_bytes
+        self.frame_bytes = layout.tail + len(self._values) + len(layout.schema)
+
+    def check(self, slot_bytes: int) -> None:
+        """Raise BatchTooLarge unless a ring with such slots can take the batch."""
+        needed = max(self.data_bytes, self.frame_bytes - FRAME_ROOM)
+        if needed > slot_bytes:
+            raise _too_large(needed, slot_bytes)
+
+    def write(self, buffer) -> int:
+        """Fill `buffer`, which should begin at a multiple of 64, and return how many bytes are used."""
+        view = _bytes_of(buffer)
+        if len(view) < self.frame_bytes:
+            raise _too_large(self.frame_bytes, len(view))
+        for array, offset in zip(self._arrays, self._layout.offsets):
+            _copy_in(buffer, offset, array)
+        return _finish(view, self._layout.tail, self._values, self._layout.schema)
+
+
+class _Layout:
+    __slots__ = ("data_bytes", "offsets", "schema", "tail")
+
+
+@functools.lru_cache(maxsize=256)
+def _lay_out(tree, rows: tuple) -> _Layout:
+    layout = _Layout()
+    layout.data_bytes, layout.offsets, end = 0, [], HEADER_BYTES
+    for _, _, nbytes in rows:
+        layout.offsets.append(end)
+        layout.data_bytes += nbytes
+        end = _round_up(end + nbytes)
+    layout.tail = end
+    layout.schema = _schema_bytes(tree, rows, layout.offsets)
+    return layout
+
+
+def _schema_bytes(tree, rows, offsets) -> bytes:
+    table = [(spec, shape, offset) for (spec, shape, _), offset in zip(rows, offsets)]
+    schema = json.dumps((tree, table), separators=(",", ":")).encode("ascii")
+    if len(schema) > MAX_SCHEMA_BYTES:
+        raise ValueError(
+            f"describing the batch takes {len(schema)} bytes, at most {MAX_SCHEMA_BYTES} are allowed; "
+            "send fewer and larger arrays"
+        )
+    return schema
+
+
+class Writer:
+    """Builds one frame in place: arrays first, then the batch that holds them.
+
+    data_limit: how many bytes of arrays may be taken; by default as many as fit.
+    """
+
+    def __init__(self, buffer, data_limit: int | None = None, pickle: bool = False):
+        self._buffer = buffer
+        self._view = _bytes_of(buffer)
+        self._limit = len(self._view) if data_limit is None else data_limit
+        self._pickle = pickle
+        self._end = HEADER_BYTES
+        self._data_bytes = 0
+        self._start = _address(np.ndarray((0,), np.uint8, buffer))
+
+    def empty(self, shape, dtype) -> np.ndarray:
+        """An uninitialised C-contiguous array inside the buffer; raises BatchTooLarge when it does not fit."""
+        dtype = np.dtype(dtype)
+        spec_of(dtype)
+        try:
+            shape = (operator.index(shape),)
+        except TypeError:
+            shape = tuple(map(operator.index, shape))
+        if min(shape, default=0) < 0:
+            raise ValueError(f"shape {shape} has a negative size")
+        nbytes = math.prod(shape) * dtype.itemsize
+        offset, end = self._end, _round_up(self._end + nbytes)
+        self._check(self._data_bytes + nbytes, end)
+        self._data_bytes += nbytes
+        self._end = end
+        return np.ndarray(shape, dtype, self._buffer, offset)
+
+    def finish(self, batch) -> int:
+        """Lay down what is not inside yet, then the tail and the header; return how many bytes are used.
+
+        Arrays that lie inside the buffer and are C-contiguous stay where they are, all others are copied.
+        Raises as plan() does, and BatchTooLarge, before anything is written.
+        """
+        walk = Walk(batch, pickle=self._pickle)
+        end, data_bytes = self._end, self._data_bytes
+        offsets, copies = [], []
+        for array in walk.arrays:
+            offset = self._offset_inside(array)
+            if offset is None:
+                offset = end
+                end = _round_up(end + array.nbytes)
+                data_bytes += array.nbytes
+                copies.append((offset, array))
+            offsets.append(offset)
+        values, schema = walk.values(), _schema_bytes(walk.tree, walk.rows, offsets)
+        self._check(data_bytes, end + len(values) + len(schema))
+        for offset, array in copies:
+            _copy_in(self._buffer, offset, array)
+        return _finish(self._view, end, values, schema)
+
+    def _offset_inside(self, array: np.ndarray) -> int | None:
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            return None
+        offset = _address(array) - self._start
+        return offset if HEADER_BYTES <= offset <= self._end - array.nbytes else None
+
+    def _check(self, data_bytes: int, frame_bytes: int) -> None:
+        if data_bytes > self._limit:
+            raise _too_large(data_bytes, self._limit)
+        if frame_bytes > len(self._view):
+            room = min(self._limit, len(self._view))
+            raise _too_large(room + frame_bytes - len(self._view), room)
+
+
+def read(exporter, *, copy: bool = False, pickle: bool = False, imports: bool = False):
+    """Rebuild the batch that a frame holds.
+
+    The arrays are views of `exporter`, which lives as long as any of them; it must not move or free its memory
+    before. They can be written to if its buffer can.
+
+    copy: give private arrays instead, and keep nothing of `exporter`.
+    pickle: allow pickled leaves, which run code of the writer's choice.
+    imports: import the modules of namedtuples and dataclasses, and torch, where they are not loaded yet.
+    Raises FrameError for anything but an intact frame of this version.
+    """
+    view = _bytes_of(exporter)
+    schema, tail, values_bytes = _read_header(view, imports)
+    if schema.pickled and not pickle:
+        raise FrameError("the frame holds a pickled leaf; only a loader reads those, from its own workers")
+    if schema.arrays_end > tail:
+        raise FrameError(f"an array ends at byte {schema.arrays_end}, but the arrays end at {tail}")
+    if copy and schema.arrays_bytes > tail:  # arrays overlap: one copy of all is less than a copy of each
+        exporter, copy = np.array(np.ndarray((tail,), np.uint8, exporter)), False
+    ndarray = np.ndarray
+    try:
+        leaves = [ndarray(shape, dtype, exporter, offset) for shape, dtype, offset in schema.fields]
+        if copy:
+            leaves = [array.copy() if array.nbytes else np.empty(array.shape, array.dtype) for array in leaves]
+        if values_bytes:
+            leaves += _read_values(schema, view[tail : tail + values_bytes])
+        return schema.build(leaves)
+    except FrameError:
+        raise
+    except Exception as error:  # whatever numpy, a decoder or a pickle meets first
+        raise FrameError(f"the frame cannot be rebuilt ({type(error).__name__}: {error})") from error
+
+
+def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
+    if len(view) < HEADER_BYTES:
+        raise FrameError(f"a frame has at least {HEADER_BYTES} bytes, here are {len(view)}")
+    magic, version, frame_bytes, tail, values_bytes, schema_bytes, *spare = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise FrameError(f"a frame begins with {_MAGIC!r}, these bytes with {magic!r}")
+    if version != VERSION or any(spare):
+        raise FrameError(f"the frame has version {version} {spare}, this reader knows {VERSION} [0, 0]")
+    if not HEADER_BYTES <= tail <= frame_bytes <= len(view) or tail + values_bytes + schema_bytes != frame_bytes:
+        raise FrameError(
+            f"a frame of {frame_bytes} bytes in a buffer of {len(view)} cannot have its tail at {tail}, "
+            f"{values_bytes} bytes of values and {schema_bytes} of schema"
+        )
+    if schema_bytes > MAX_SCHEMA_BYTES:
+        raise FrameError(f"the schema has {schema_bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")
+    known = _compiled if schema_bytes <= _CACHED_BYTES else compile_schema
+    schema = known(bytes(view[tail + values_bytes : frame_bytes]), imports)
+    if values_bytes < schema.fixed.size or (values_bytes and not schema.fixed.size):
+        raise FrameError(f"the tree asks for {schema.fixed.size} bytes of values, the frame has {values_bytes}")
+    return schema, tail, values_bytes
+
+
+_compiled = functools.lru_cache(maxsize=256)(compile_schema)
+
+
+def _read_values(schema: Schema, view: memoryview) -> list:
+    values = list(schema.fixed.unpack_from(view))
+    at, end = schema.fixed.size, len(view)
+    for first, count, decode in schema.sized:
+        for index in range(first, first + count):
+            start, at = at, at + values[index]
+            if at > end:
+                raise FrameError(f"a text or other value ends at byte {at} of {end}")
+            values[index] = decode(bytes(view[start:at]))
+    if at != end:
+        raise FrameError(f"the values end at byte {at} of {end}")
+    return values
+
+
+def _copy_in(buffer, offset: int, array: np.ndarray) -> None:
+    dtype = array.dtype
+    if not array.nbytes:
+        return
+    if dtype.names is not None:  # as raw bytes, so that padding comes along and nothing stale stays behind
+        dtype = np.dtype((np.void, dtype.itemsize))
+        array = array.view(dtype)
+    np.ndarray(array.shape, dtype, buffer, offset)[...] = array
+
+
+def _finish(view: memoryview, tail: int, values: bytes, schema: bytes) -> int:
+    at = tail + len(values)
+    frame_bytes = at + len(schema)
+    view[tail:at] = values
+    view[at:frame_bytes] = schema
+    _HEADER.pack_into(view, 0, _MAGIC, VERSION, frame_bytes, tail, len(values), len(schema), 0, 0)
+    return frame_bytes
+
+
+def _bytes_of(buffer) -> memoryview:
+    view = memoryview(buffer)
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _round_up(end: int) -> int:
+    return -(-end // ALIGNMENT) * ALIGNMENT
+
+
+def _too_large(needed: int, available: int) -> BatchTooLarge:
+    return BatchTooLarge(
+        f"the batch needs {needed} bytes, a slot has {available}; "
+        f"create the ring with slot_bytes={needed} or more, or send smaller batches",
+        needed_bytes=needed,
+        available_bytes=available,
+    )
