@@ -210,9 +210,14 @@ def read(exporter, *, copy: bool = False, pickle: bool = False, imports: bool = 
         exporter, copy = np.array(np.ndarray((tail,), np.uint8, exporter)), False
     ndarray = np.ndarray
     try:
-        leaves = [ndarray(shape, dtype, exporter, offset) for shape, dtype, offset in schema.fields]
         if copy:
-            leaves = [array.copy() if array.nbytes else np.empty(array.shape, array.dtype) for array in leaves]
+            # As raw bytes: numpy's copy() would leave out the padding of structured dtypes.
+            leaves = [
+                ndarray(shape, dtype, ndarray((nbytes,), np.uint8, exporter, offset).copy())
+                for shape, dtype, offset, nbytes in schema.fields
+            ]
+        else:
+            leaves = [ndarray(shape, dtype, exporter, offset) for shape, dtype, offset, _ in schema.fields]
         if values_bytes:
             leaves += _read_values(schema, view[tail : tail + values_bytes])
         return schema.build(leaves)

@@ -32,7 +32,7 @@ class Schema:
     Attributes
     ----------
     fields
-        (shape, dtype, offset) of every array, in the order that `build` expects.
+        (shape, dtype, offset, nbytes) of every array, in the order that `build` expects.
     arrays_end, arrays_bytes
         Where the last array ends; the sum of their sizes. More than fits means that arrays overlap.
     fixed
@@ -66,7 +66,7 @@ class Schema:
         if len(shape) > 64 or offset % dtype.alignment:
             raise ValueError(f"shape {shape} of {dtype} at offset {offset} cannot be an array")
         nbytes = math.prod(shape) * dtype.itemsize
-        self.fields.append((shape, dtype, offset))
+        self.fields.append((shape, dtype, offset, nbytes))
         self.arrays_end = max(self.arrays_end, offset + nbytes)
         self.arrays_bytes += nbytes
 
@@ -187,14 +187,14 @@ class _Compiler:
         dtype = dtype_of(spec)
         if char and (char not in "qQ" or np.dtype(char) != dtype):
             raise ValueError(f"{char!r} is not another name of {dtype}")
+        kind = np.dtype(char) if char else dtype
         first = self._take_values("y")
 
         def build(leaves):
             content = leaves[first]
-            if len(content) != dtype.itemsize:
-                raise ValueError(f"a scalar of {dtype} has {len(content)} bytes")
-            scalar = np.ndarray((), dtype, bytearray(content) if content else None)[()]
-            return np.dtype(char).type(scalar) if char else scalar
+            if len(content) != kind.itemsize:
+                raise ValueError(f"a scalar of {kind} has {len(content)} bytes")
+            return np.ndarray((), kind, bytearray(content) if content else None)[()]
 
         return build
 
