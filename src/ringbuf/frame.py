@@ -230,11 +230,11 @@ def read(exporter, *, copy: bool = False, pickle: bool = False, imports: bool = 
 def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
     if len(view) < HEADER_BYTES:
         raise FrameError(f"a frame has at least {HEADER_BYTES} bytes, here are {len(view)}")
-    magic, version, frame_bytes, tail, values_bytes, schema_bytes, *spare = _HEADER.unpack_from(view)
+    magic, version, frame_bytes, tail, values_bytes, schema_bytes, spare, spare2 = _HEADER.unpack_from(view)
     if magic != _MAGIC:
         raise FrameError(f"a frame begins with {_MAGIC!r}, these bytes with {magic!r}")
-    if version != VERSION or any(spare):
-        raise FrameError(f"the frame has version {version} {spare}, this reader knows {VERSION} [0, 0]")
+    if version != VERSION or spare or spare2:
+        raise FrameError(f"the frame has version {version}.{spare}.{spare2}, this reader knows {VERSION}.0.0")
     if not HEADER_BYTES <= tail <= frame_bytes <= len(view) or tail + values_bytes + schema_bytes != frame_bytes:
         raise FrameError(
             f"a frame of {frame_bytes} bytes in a buffer of {len(view)} cannot have its tail at {tail}, "

@@ -103,17 +103,15 @@ class Walk:
         """The nodes of `leaves`, which lie at `steps` of a container at `depth`."""
         self._nodes += len(leaves)
         if depth >= MAX_DEPTH:
-            raise ValueError(
-                f"{self.path(8)}... is nested more than {MAX_DEPTH} deep; does a container hold itself?"
-            )
+            raise ValueError(f"{self.path(8)}... is nested more than {MAX_DEPTH} deep; does a container hold itself?")
         if self._nodes > MAX_NODES:
             raise ValueError(
                 f"the batch has more than {MAX_NODES} leaves; send arrays, or lists of one type of number or text"
             )
-        path, nodes, below = self._path, [], depth + 1
+        path, nodes, handlers = self._path, [], _HANDLERS
         for step, leaf in zip(steps, leaves):
             path[depth] = step
-            nodes.append(_HANDLERS.get(type(leaf), _other)(self, leaf, below))
+            nodes.append(handlers.get(type(leaf), _other)(self, leaf, depth + 1))
         return nodes
 
     def run(self, word: str, leaves, kind: str) -> tuple | None:
@@ -134,16 +132,10 @@ class Walk:
         if not self._pickle:
             raise TypeError(f"{self.path(depth)} cannot be sent: {why}")
         buffers: list[np.ndarray] = []
-
-        def keep_aside(buffer) -> bool:
-            try:
-                buffers.append(np.asarray(buffer.raw()))
-            except BufferError:  # not contiguous
-                return True  # pickle copies it into the stream
-            return False
-
         try:
-            content = pickling.dumps(value, protocol=5, buffer_callback=keep_aside)
+            content = pickling.dumps(
+                value, protocol=5, buffer_callback=lambda buffer: buffers.append(np.asarray(buffer.raw()))
+            )
         except Exception as error:  # __reduce__ is anybody's code
             raise TypeError(
                 f"{self.path(depth)} cannot be sent: {type(value).__name__} cannot be pickled "
@@ -197,7 +189,7 @@ def _sequence(walk: Walk, value, depth: int, word: str):
 
 def _dict(walk: Walk, value: dict, depth: int, word: str = "dict"):
     try:
-        keys = tuple(key if type(key) is str else _key(key, 0) for key in value)
+        keys = tuple([key if type(key) is str else _key(key, 0) for key in value])
     except TypeError as error:
         return walk.refuse(value, depth, error)
     return (word, keys, *walk.children(value, value.values(), depth))
@@ -222,7 +214,9 @@ def _key(key, depth: int):
         return ("y", key.hex())
     if kind is tuple and depth < MAX_DEPTH:
         return ("t", *(_key(part, depth + 1) for part in key))
-    raise TypeError(f"a key of type {kind.__name__}; keys may be str, int, bool, None, float, bytes and tuples of those")
+    raise TypeError(
+        f"a key of type {kind.__name__}; keys may be str, int, bool, None, float, bytes and tuples of those"
+    )
 
 
 def _other(walk: Walk, value, depth: int):
@@ -248,7 +242,9 @@ def _other(walk: Walk, value, depth: int):
     names = classes.dataclass_fields(kind)
     if names is not None:
         if classes.find_class(kind.__module__, kind.__qualname__) is not kind:
-            return walk.refuse(value, depth, f"readers cannot find the dataclass {kind.__qualname__}; define it in a module")
+            return walk.refuse(
+                value, depth, f"readers cannot find the dataclass {kind.__qualname__}; define it in a module"
+            )
         try:
             leaves = [getattr(value, name) for name in names]
         except AttributeError as error:
