@@ -6,6 +6,9 @@ import gc
 import math
 import mmap
 import struct
+import sys
+import threading
+import time
 import weakref
 
 import numpy as np
@@ -379,23 +382,65 @@ def test_a_buffer_that_is_too_small_is_left_untouched():
     assert not buffer.any()
 
 
+@pytest.mark.parametrize("side", ["write", "finish", "read"])
+def test_other_threads_run_during_a_large_copy(side):
+    batch = {"x": np.ones(1 << 25, np.uint8)}
+    plan = frame.plan(batch)
+    buffer = np.zeros(plan.frame_bytes, np.uint8)
+    plan.write(buffer)
+    act = {
+        "write": lambda: plan.write(buffer),
+        "finish": lambda: frame.Writer(buffer).finish(batch),
+        "read": lambda: frame.read(buffer, copy=True),
+    }[side]
+    turns, stop = [0], threading.Event()
+
+    def take_turns():
+        while not stop.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # so that the thread below runs only while this one has let go of the GIL
+    thread = threading.Thread(target=take_turns)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 20
+        seen = before = turns[0]
+        while seen == before and time.monotonic() < deadline:
+            before = turns[0]
+            act()
+            seen = turns[0]
+        assert seen > before
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
 keys = st.recursive(
-    st.text() | st.integers() | st.booleans() | st.none() | st.floats() | st.binary(), lambda k: st.tuples(k, k), max_leaves=4
+    st.text() | st.integers() | st.booleans() | st.none() | st.floats() | st.binary(),
+    lambda k: st.tuples(k, k),
+    max_leaves=4,
 )
 plain = st.sampled_from([d for d in DTYPES if np.dtype(d).names is None and np.dtype(d).kind not in "US"])
-arrays = st.builds(bits, plain | st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
+arrays = st.builds(
+    bits, plain | st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
+)
 values = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.binary()
     | st.text(st.characters(exclude_categories=[])) | arrays
 )  # fmt: skip
 batches = st.recursive(
     values | st.lists(st.integers()) | st.lists(st.text()),
-    lambda inner: st.lists(inner)
-    | st.lists(inner).map(tuple)
-    | st.dictionaries(keys, inner)
-    | st.dictionaries(keys, inner).map(collections.OrderedDict)
-    | st.builds(Point, inner, inner)
-    | st.builds(Frozen, inner, inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(keys, inner)
+        | st.dictionaries(keys, inner).map(collections.OrderedDict)
+        | st.builds(Point, inner, inner)
+        | st.builds(Frozen, inner, inner)
+    ),
     max_leaves=20,
 )
 
