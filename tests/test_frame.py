@@ -150,6 +150,8 @@ def test_an_array_keeps_dtype_shape_and_bits(dtype, shape):
         np.broadcast_to(np.float32(3), (4, 5)),
         np.broadcast_to(np.arange(3), (2, 3)),
         bits("bfloat16", (4, 6))[::2, ::-3],
+        bits("?", (4, 6))[::-1, ::2],
+        np.array([0x7FA00001, 0xFFA00002, 1, 2], np.uint32).view(np.float32)[::-1],  # signalling NaNs
         np.lib.stride_tricks.sliding_window_view(np.arange(6), 3),
     ],
     ids=lambda a: f"{a.dtype}-{a.strides}",
@@ -217,6 +219,7 @@ def test_a_structured_scalar_does_not_alias_the_slot():
         (1.5, -0.0), ["a", "", "\ud800"], [b"", b"\0"], (b"a",), ("only",), [1, None], ["a", b"a"], [1j, 2j],
         {"b": 1, "a": 2}, {1: "int", "1": "str", None: 0, b"1": 0, 2.5: 0, (1, ("a", None)): 0, -(2**70): 0, (): 0},
         {True: "bool"}, {1.0: "float"}, {-0.0: 0}, {(True, 1.0): 0}, {(1, 1): 0}, {"\ud800": 1, "": 2},
+        {"\ud83d\ude00": 1, "\U0001f600": 2}, {("\ud83d\ude00",): 1},
         collections.OrderedDict(z=1, a=[2]), collections.OrderedDict(),
         Point(1, [2.5]), Point(Point(1, 2), (Point(3, 4),)), Nothing(), Renamed(1, 2), Pair(1, 2),
         Sample(np.arange(3), 5), Frozen(Sample(1), Frozen(None)), Outer.Inner([1]),
@@ -258,6 +261,12 @@ def test_a_namedtuple_with_other_fields_here_is_made_anew(monkeypatch):
     monkeypatch.setitem(globals(), "Point", collections.namedtuple("Point", "x z"))
     again = frame.read(buffer)
     assert again._fields == ("x", "y") and type(again) is not Point
+
+
+def test_a_namedtuple_whose_module_cannot_be_imported_is_made_anew(monkeypatch):
+    kind = collections.namedtuple("Gone", "x y", module="no_such_module")
+    again = round_trip([kind(1, 2)], imports=True)[0]
+    assert type(again).__name__ == "Gone" and again._asdict() == {"x": 1, "y": 2}
 
 
 def test_a_class_that_is_defined_anew_is_used_from_then_on(monkeypatch):
@@ -419,7 +428,12 @@ def test_other_threads_run_during_a_large_copy(side):
 
 
 keys = st.recursive(
-    st.text() | st.integers() | st.booleans() | st.none() | st.floats() | st.binary(),
+    st.text(st.characters(exclude_categories=[]))
+    | st.integers()
+    | st.booleans()
+    | st.none()
+    | st.floats()
+    | st.binary(),
     lambda k: st.tuples(k, k),
     max_leaves=4,
 )

@@ -21,6 +21,14 @@ Point = collections.namedtuple("Point", "x y")
 
 
 @dataclasses.dataclass
+class Cleaning:
+    path: object
+
+    def __del__(self):
+        raise AssertionError("ran code of the class")
+
+
+@dataclasses.dataclass
 class Sample:
     image: object
     label: object
@@ -211,6 +219,11 @@ TREES = {
     "dataclass that is a function": (["data", "builtins", "eval", ["x"], "n"], b""),
     "dataclass that is another class": (["data", "subprocess", "Popen", ["x"], "n"], b""),
     "dataclass with other fields": (["data", __name__, "Sample", ["image", "labels"], "n", "n"], b""),
+    "dataclass that runs code when it goes": (["data", __name__, "Cleaning", ["path"], "n"], b""),
+    "namedtuple of very many fields": (["named", "m", "P", [f"x{i}" for i in range(1025)], *"n" * 1025], b""),
+    "very many namedtuples": (["list", *(["named", "m", f"P{i}", ["x"], "n"] for i in range(257))], b""),
+    "keys of one hash": (["dict", [["i", hex(sys.hash_info.modulus * i)] for i in range(17)], *"n" * 17], b""),
+    "one key many times": (["dict", ["a"] * 17, *"n" * 17], b""),
     "dataclass with an empty name": (["data", __name__, "", []], b""),
     "dataclass through an attribute": (["data", __name__, "sys.modules", ["x"], "n"], b""),
     "tensor that is not in the table": (["T", "float32", 0], b""),
@@ -240,7 +253,7 @@ def test_arrays_that_the_tree_does_not_use_are_refused():
 
 SCHEMAS = {
     "not json": b"[[",
-    "not ascii": '["\u00e9",[]]'.encode(),
+    "not utf-8": b'["\xe9",[]]',
     "utf-16": '["n",[]]'.encode("utf-16"),
     "one part": b'["n"]',
     "three parts": b'["n",[],[]]',
@@ -405,6 +418,21 @@ def walk_through(value):
             walk_through(item)
     elif isinstance(value, Sample):
         walk_through(vars(value))
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("whole", SEEDS, ids=["arrays", "values", "classes"])
+def test_any_one_byte_changed_gives_a_batch_or_a_frame_error(whole, copy):
+    refused = 0
+    for at in range(len(whole)):
+        for change in (1, 2, 4, 8, 16, 32, 64, 128, 255):
+            buffer = bytearray(whole)
+            buffer[at] ^= change
+            try:
+                walk_through(frame.read(buffer, copy=copy))
+            except FrameError:
+                refused += 1
+    assert refused > 64 * 9  # the whole header, and much of the schema
 
 
 @settings(deadline=None, max_examples=400)

@@ -1,9 +1,13 @@
 """Leaves without a form of their own, between a loader and its own workers."""
 
 import collections
+import dataclasses
 import enum
+import gc
+import mmap
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -19,6 +23,14 @@ class Colour(enum.IntEnum):
 class Anything:
     def __init__(self, array):
         self.array = array
+
+
+@dataclasses.dataclass
+class Counted:
+    items: list
+
+    def __post_init__(self):
+        self.count = len(self.items)
 
 
 class Stubborn:
@@ -52,6 +64,7 @@ def test_any_leaf_travels_when_both_sides_allow_it():
         "objects": np.array([1, "a"], object),
         "masked": np.ma.masked_array([1, 2], [0, 1]),
         "keys": {np.int64(1): "a"},
+        "counted": Counted([1, 2]),
         "plain": (np.arange(3), 5),
     }
     again = frame.read(written(batch, pickle=True), pickle=True)
@@ -60,6 +73,7 @@ def test_any_leaf_travels_when_both_sides_allow_it():
     assert type(again["counts"]) is collections.defaultdict and again["counts"]["new"] == []
     assert again["objects"].tolist() == [1, "a"]
     assert again["masked"].tolist() == [1, None]
+    assert again["counted"] == Counted([1, 2]) and again["counted"].count == 2
     assert [type(key) for key in again["keys"]] == [np.int64]
     assert again["plain"][0].tolist() == [0, 1, 2] and again["plain"][1] == 5
 
@@ -72,6 +86,23 @@ def test_arrays_inside_a_pickled_leaf_lie_in_the_buffer_like_any_other():
     first.array += 1
     private, _ = frame.read(exporter, pickle=True, copy=True)
     assert private.array[0] == 1 and not np.shares_memory(private.array, exporter)
+
+
+def test_an_array_inside_a_pickled_leaf_keeps_the_exporter_alive():
+    class Exporter(mmap.mmap):
+        pass
+
+    exporter = Exporter(-1, 8192)
+    frame.plan([Anything(np.arange(10)), Anything(np.zeros((0, 3)))], pickle=True).write(exporter)
+    alive = weakref.ref(exporter)
+    first, empty = frame.read(exporter, pickle=True)
+    part = first.array[2:]
+    del exporter, first
+    gc.collect()
+    assert alive() is not None and part.tolist() == list(range(2, 10)) and empty.array.shape == (0, 3)
+    del part, empty
+    gc.collect()
+    assert alive() is None
 
 
 def test_arrays_that_pickle_cannot_lend_are_copied_into_the_stream():

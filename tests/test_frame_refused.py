@@ -28,6 +28,32 @@ class Unset:
     value: int = dataclasses.field(init=False)
 
 
+@dataclasses.dataclass
+class Counted:
+    items: list
+
+    def __post_init__(self):
+        self.count = len(self.items)
+
+
+@dataclasses.dataclass
+class Cleaning:
+    path: str
+
+    def __del__(self):
+        pass
+
+
+class PointWithName(Point):
+    pass
+
+
+def named_point():
+    point = PointWithName(1, 2)
+    point.name = "p"
+    return point
+
+
 class Colour(enum.IntEnum):
     RED = 1
 
@@ -70,6 +96,9 @@ LEAVES = {
     "local dataclass": local_dataclass(),
     "dataclass that is a dict": DictDataclass(),
     "dataclass with a field unset": Unset(),
+    "dataclass with more than its fields": Counted([1]),
+    "dataclass that cleans up": Cleaning("a"),
+    "namedtuple with more than its fields": named_point(),
     "title that is not text": np.zeros(1, [(((1, 2), "a"), "i4")]),
     "number with field names": np.zeros(1, ("i4", [("low", "i2"), ("high", "i2")])),
 }
@@ -99,6 +128,7 @@ def test_a_leaf_that_cannot_be_sent_is_a_type_error_with_its_path(leaf, wrap, pa
         ("masked array", "mask"),
         ("key of an unknown type", "frozenset"),
         ("local dataclass", "Local"),
+        ("dataclass with more than its fields", "not fields: count"),
         ("plain object", "object"),
     ],
 )

@@ -128,6 +128,33 @@ def test_an_array_next_to_the_writers_own_is_not_taken_for_one_of_them(buffer):
     assert first.tolist() == [0xA5] * 64 and not second.any()
 
 
+def test_an_array_in_another_slot_is_copied(buffer):
+    slots = [memoryview(buffer)[start : start + 4096] for start in (0, 4096, 8192)]
+    writers = [frame.Writer(slot) for slot in slots]
+    before, own, after = (writer.empty(4, np.uint8) for writer in writers)
+    before[:], own[:], after[:] = 1, 2, 3
+    used = writers[1].finish([before, own, after])
+    again = frame.read(slots[1][:used], copy=False)
+    before[:], after[:] = 8, 9
+    assert [part.tolist() for part in again] == [[1] * 4, [2] * 4, [3] * 4]
+    assert address(again[1]) == address(own)
+
+
+def test_an_empty_view_at_an_odd_address_can_be_read(buffer):
+    writer = frame.Writer(buffer)
+    rows = writer.empty(16, np.uint8)
+    used = writer.finish([rows[start:start].view(np.int64) for start in range(17)])
+    assert [part.shape for part in frame.read(memoryview(buffer)[:used])] == [(0,)] * 17
+
+
+def test_a_refused_array_takes_no_room(buffer):
+    writer = frame.Writer(buffer, data_limit=100)
+    for shape, error in [((0, 2**63), ValueError), ((1,) * 65, ValueError), ((200,), BatchTooLarge)]:
+        with pytest.raises(error):
+            writer.empty(shape, np.uint8)
+    assert offset_in(buffer, writer.empty(100, np.uint8)) == 64
+
+
 def test_the_same_batch_gives_the_same_frame_as_a_plan(buffer):
     batch = {"a": np.arange(5), "b": [np.ones((2, 2)), "text", None]}
     used = frame.Writer(buffer).finish(batch)

@@ -1,5 +1,6 @@
 """torch tensors in a frame: same dtype, same bits, over the same memory."""
 
+import subprocess
 import sys
 import warnings
 
@@ -145,3 +146,24 @@ def test_a_reader_without_torch_is_told_to_import_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(FrameError, match="import torch"):
         frame.read(buffer)
+
+
+READER = """
+import sys
+from ringbuf import frame
+content = sys.stdin.buffer.read()
+try:
+    frame.read(content)
+except frame.FrameError as error:
+    print("import torch" in str(error), "torch" in sys.modules)
+(tensor,) = frame.read(content, imports=True)
+print(type(tensor).__name__, tensor.dtype, tensor.tolist())
+"""
+
+
+def test_a_reader_that_trusts_the_writer_imports_torch():
+    content = bytes(written([torch.tensor([1.5, 2.0], dtype=torch.bfloat16)]))
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", READER], input=content, capture_output=True, timeout=50, check=False
+    )
+    assert ran.stdout.decode().splitlines() == ["True False", "Tensor torch.bfloat16 [1.5, 2.0]"], ran.stderr.decode()

@@ -16,6 +16,8 @@ import types
 
 __all__ = ["dataclass_fields", "find_class", "make_namedtuple", "namedtuple_fields"]
 
+MAX_MADE_FIELDS = 1024  # of a class made on a writer's word; each takes kilobytes
+
 
 def find_class(module_name: str, qualname: str, *, imports: bool = False) -> type | None:
     """Look up a class as pickle would, but without running code of any module; None where there is none.
@@ -52,6 +54,8 @@ def dataclass_fields(kind: type) -> tuple[str, ...] | None:
     """The field names of a dataclass whose instances can be made without calling it; None for others."""
     if not dataclasses.is_dataclass(kind):
         return None
+    if hasattr(kind, "__del__"):  # would run on an instance that no constructor has checked
+        return None
     try:
         object.__new__(kind)  # refused for a subclass of dict or Exception, whose state is not all in fields
     except TypeError:
@@ -62,6 +66,8 @@ def dataclass_fields(kind: type) -> tuple[str, ...] | None:
 @functools.lru_cache(maxsize=256)
 def make_namedtuple(qualname: str, names: tuple[str, ...]) -> type:
     """A namedtuple class to stand in for one that this process does not have; the same one each time."""
+    if len(names) > MAX_MADE_FIELDS:
+        raise ValueError(f"{qualname} has {len(names)} fields; import its module to read more than {MAX_MADE_FIELDS}")
     kind = collections.namedtuple(qualname.rpartition(".")[2], names, rename=True)
     if kind._fields != names:
         raise ValueError(f"{names!r} are not field names of a namedtuple")

@@ -9,7 +9,7 @@
 
 All integers are little endian. The tail comes last because slot.empty() hands out arrays before it is known
 what else the batch holds. A steady stream has the same schema in every frame, so both sides keep what they
-worked out for the last few hundred of them, by its exact bytes.
+worked out for the last few dozen of them, by its exact bytes.
 
 The writing side is plan() or Writer, the reading side is read(). Reading trusts nothing: each number is checked
 against the buffer before use, and bytes that shared memory could still change are copied before they are parsed.
@@ -40,7 +40,8 @@ VERSION = 1
 
 _HEADER = struct.Struct("<8s7Q")
 _MAGIC = b"rb-frame"
-_CACHED_ROWS = 512  # layouts of larger batches, and their schemas, are worked out each time
+_CACHED = 64  # schemas; larger ones than the following are worked out each time, so that the caches stay small
+_CACHED_LEAVES = 512
 _CACHED_BYTES = 1 << 14
 
 
@@ -69,7 +70,7 @@ class Plan:
 
     def __init__(self, walk: Walk):
         rows = tuple(walk.rows)
-        lay_out = _lay_out if len(rows) <= _CACHED_ROWS else _lay_out.__wrapped__
+        lay_out = _lay_out if walk.leaves <= _CACHED_LEAVES else _lay_out.__wrapped__
         self._arrays = walk.arrays
         self._values = walk.values()
         self._layout = layout = lay_out(walk.tree, rows)
@@ -96,7 +97,7 @@ class _Layout:
     __slots__ = ("data_bytes", "offsets", "schema", "tail")
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_CACHED)
 def _lay_out(tree, rows: tuple) -> _Layout:
     layout = _Layout()
     layout.data_bytes, layout.offsets, end = 0, [], HEADER_BYTES
@@ -111,7 +112,8 @@ def _lay_out(tree, rows: tuple) -> _Layout:
 
 def _schema_bytes(tree, rows, offsets) -> bytes:
     table = [(spec, shape, offset) for (spec, shape, _), offset in zip(rows, offsets)]
-    schema = json.dumps((tree, table), separators=(",", ":")).encode("ascii")
+    # As JSON's own escapes, two lone surrogates would come back as one character.
+    schema = json.dumps((tree, table), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(schema) > MAX_SCHEMA_BYTES:
         raise ValueError(
             f"describing the batch takes {len(schema)} bytes, at most {MAX_SCHEMA_BYTES} are allowed; "
@@ -148,9 +150,10 @@ class Writer:
         nbytes = math.prod(shape) * dtype.itemsize
         offset, end = self._end, _round_up(self._end + nbytes)
         self._check(self._data_bytes + nbytes, end)
+        array = np.ndarray(shape, dtype, self._buffer, offset)
         self._data_bytes += nbytes
         self._end = end
-        return np.ndarray(shape, dtype, self._buffer, offset)
+        return array
 
     def finish(self, batch) -> int:
         """Lay down what is not inside yet, then the tail and the header; return how many bytes are used.
@@ -249,7 +252,7 @@ def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
     return schema, tail, values_bytes
 
 
-_compiled = functools.lru_cache(maxsize=256)(compile_schema)
+_compiled = functools.lru_cache(maxsize=_CACHED)(compile_schema)
 
 
 def _read_values(schema: Schema, view: memoryview) -> list:

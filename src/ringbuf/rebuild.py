@@ -1,6 +1,6 @@
 """Putting a batch together again: a tree, as tree.py draws it, compiled once into nested functions.
 
-A frame's schema is `[tree, field table]` in JSON, ASCII, without floats; a row of the field table is
+A frame's schema is `[tree, field table]` in JSON, UTF-8, without floats; a row of the field table is
 `[dtype spec, shape, offset]`. compile_schema() checks all of it that does not depend on the batch at hand,
 so that what is left to do per batch is small. Nothing in a schema makes a reader run or import code, or
 allocate more than a small multiple of the schema's own size.
@@ -24,6 +24,10 @@ from .errors import FrameError
 from .tree import FORMATS, MAX_DEPTH
 
 __all__ = ["Schema", "compile_schema"]
+
+# Forged frames could otherwise keep a reader busy for a long time.
+MAX_NAMED_CLASSES = 256
+MAX_KEYS_PER_HASH = 16
 
 
 class Schema:
@@ -75,7 +79,7 @@ def compile_schema(text: bytes, imports: bool) -> Schema:
     """Check and compile the bytes of a schema; raises FrameError for any that no writer produces."""
     try:
         tree, rows = json.loads(
-            text.decode("ascii"), parse_int=_small_int, parse_float=_no_float, parse_constant=_no_float
+            text.decode("utf-8", "surrogatepass"), parse_int=_small_int, parse_float=_no_float, parse_constant=_no_float
         )
         return Schema(tree, rows, imports=imports)
     except Exception as error:  # what malformed input meets first: json, numpy, struct, unpacking ...
@@ -100,6 +104,7 @@ class _Compiler:
         self.formats: list[str] = []
         self.sized: list[tuple] = []
         self.pickled = False
+        self._classes: set[tuple] = set()
         self._next_value = arrays_total  # values follow the arrays in the list of leaves
         self._arrays_total = arrays_total
         self._imports = imports
@@ -156,7 +161,10 @@ class _Compiler:
 
     def _dict(self, word, rest, depth):
         keys, *nodes = rest
-        pairs = list(zip([_key(key, 0) for key in keys], self._children(nodes, depth), strict=True))
+        keys = [_key(key, 0) for key in keys]
+        if max(collections.Counter(map(hash, keys)).values(), default=0) > MAX_KEYS_PER_HASH:
+            raise ValueError(f"more than {MAX_KEYS_PER_HASH} keys of a dict have the same hash")
+        pairs = list(zip(keys, self._children(nodes, depth), strict=True))
         if word == "ordered":
             return lambda leaves: collections.OrderedDict([(key, child(leaves)) for key, child in pairs])
         return lambda leaves: {key: child(leaves) for key, child in pairs}
@@ -166,6 +174,9 @@ class _Compiler:
         names = tuple(names)
         if not all(type(text) is str for text in (module, qualname, *names)) or len(names) != len(nodes):
             raise ValueError(f"{qualname!r} has {len(nodes)} values for the fields {names}")
+        self._classes.add((module, qualname, names))
+        if len(self._classes) > MAX_NAMED_CLASSES:
+            raise ValueError(f"the tree names more than {MAX_NAMED_CLASSES} classes")
         children = self._children(nodes, depth)
         find, make = (_find_namedtuple, tuple.__new__) if word == "named" else (_find_dataclass, _make_dataclass)
         imports = self._imports
@@ -241,7 +252,10 @@ def _key(key, depth: int):
 
 
 def _find_namedtuple(module: str, qualname: str, names: tuple, imports: bool) -> type:
-    kind = classes.find_class(module, qualname, imports=imports)
+    try:
+        kind = classes.find_class(module, qualname, imports=imports)
+    except ImportError:
+        kind = None
     if kind is not None and classes.namedtuple_fields(kind) == names:
         return kind
     return classes.make_namedtuple(qualname, names)

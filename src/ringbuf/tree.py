@@ -58,9 +58,11 @@ class Walk:
         The nesting, as drawn above.
     arrays, rows
         The arrays in order, and for each (dtype spec, shape, nbytes).
+    leaves
+        How many nodes the tree has below its root.
     """
 
-    __slots__ = ("_bytes", "_fixed", "_formats", "_nodes", "_path", "_pickle", "arrays", "rows", "tree")
+    __slots__ = ("_bytes", "_fixed", "_formats", "_path", "_pickle", "arrays", "leaves", "rows", "tree")
 
     def __init__(self, batch, *, pickle: bool = False):
         """Walk `batch`; nothing is copied but small values.
@@ -73,7 +75,7 @@ class Walk:
         self._fixed: list = []
         self._bytes: list[bytes] = []
         self._path: list = [None] * (MAX_DEPTH + 1)
-        self._nodes = 0
+        self.leaves = 0
         self._pickle = pickle
         self.tree = _HANDLERS.get(type(batch), _other)(self, batch, 0)
 
@@ -101,10 +103,10 @@ class Walk:
 
     def children(self, steps, leaves, depth: int) -> list:
         """The nodes of `leaves`, which lie at `steps` of a container at `depth`."""
-        self._nodes += len(leaves)
+        self.leaves += len(leaves)
         if depth >= MAX_DEPTH:
             raise ValueError(f"{self.path(8)}... is nested more than {MAX_DEPTH} deep; does a container hold itself?")
-        if self._nodes > MAX_NODES:
+        if self.leaves > MAX_NODES:
             raise ValueError(
                 f"the batch has more than {MAX_NODES} leaves; send arrays, or lists of one type of number or text"
             )
@@ -255,6 +257,9 @@ def _other(walk: Walk, value, depth: int):
 
 def _named(walk: Walk, value, depth: int, word: str, names, leaves):
     kind = type(value)
+    extra = sorted(getattr(value, "__dict__", {}).keys() - set(names))
+    if extra:
+        return walk.refuse(value, depth, f"{kind.__name__} has attributes that are not fields: {', '.join(extra)}")
     nodes = walk.children(map(_Attribute, names), leaves, depth)
     return (word, kind.__module__, kind.__qualname__, names, *nodes)
 
