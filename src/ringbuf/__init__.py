@@ -1,0 +1,40 @@
+"""Batches of arrays between processes through a ring in shared memory, and a data loader on top of it."""
+
+from ringbuf._core import ANY
+from ringbuf.buffer import Lost, RingBuffer, Slot, Stats, attach
+from ringbuf.errors import (
+    BatchTooLarge,
+    Closed,
+    CorruptSegment,
+    Empty,
+    FrameError,
+    Full,
+    PeerTableFull,
+    RingbufError,
+    VersionMismatch,
+    WorkerDied,
+)
+
+__all__ = [
+    "ANY",
+    "BatchTooLarge",
+    "Closed",
+    "CorruptSegment",
+    "Empty",
+    "FrameError",
+    "Full",
+    "Lost",
+    "PeerTableFull",
+    "RingBuffer",
+    "RingbufError",
+    "Slot",
+    "Stats",
+    "VersionMismatch",
+    "WorkerDied",
+    "attach",
+]
+
+for _name in __all__:  # tracebacks and reprs name things where users find them
+    if hasattr(globals()[_name], "__module__"):
+        globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,534 @@
+# cython: language_level=3, embedsignature=True, embedsignature.format=python
+"""The extension over ringbuf.h: it moves arguments, and it decides how long memory lives.
+
+    ndarray  --base-->  Lease or Claim  -->  Ring  -->  the mapping
+
+A Lease returns its slot when it dies, which is when the last view of it has died; a Claim that was not
+committed gives its slot back. `Ring.close()` only says that nobody may begin anything any more; the mapping
+goes when the last of these is over: threads that sleep in a call, leases, claims. So a view never
+points into memory that is gone. All counting is done with the GIL held.
+
+The GIL is let go for sleeping, for creating and attaching, and for copies. A claim or take that succeeds at once
+keeps it: giving it away can cost a switch interval (5 ms) when another thread computes.
+"""
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_ANY_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.exc cimport PyErr_CheckSignals
+from libc cimport errno
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.string cimport memmove, memset
+
+from ringbuf._ringbuf cimport *
+
+import os
+from operator import index
+
+from ringbuf import checks, memory
+from ringbuf.errors import BatchTooLarge, Closed, CorruptSegment, Empty, Full, PeerTableFull, RingbufError, VersionMismatch
+
+cdef extern from "pthread.h" nogil:
+    int pthread_atfork(void *prepare, void *parent, void (*child)() noexcept nogil)
+
+
+ANY = RB_ANY
+SLOTS_MAX = RB_SLOTS_MAX
+
+cdef dict MODES = {"queue": RB_QUEUE, "broadcast": RB_BROADCAST}
+cdef dict FULLS = {"block": RB_BLOCK, "overwrite": RB_OVERWRITE}
+cdef dict HUGEPAGES = {None: RB_HUGE_AUTO, False: RB_HUGE_NEVER, True: RB_HUGE_ALWAYS}
+
+cdef enum:
+    LOST_MAX = 64              # what rb_get_lost() gives at most
+    WORTH_LETTING_GO = 1 << 16 # bytes; a shorter copy takes less time than handing the GIL over
+
+cdef unsigned long forks = 0   # how many forks lie between this process and the one that loaded the module
+
+cdef void count_fork() noexcept nogil:
+    global forks
+    forks += 1
+
+if pthread_atfork(NULL, NULL, count_fork) != 0:
+    raise MemoryError("pthread_atfork")
+
+
+# ---- errors and arguments -----------------------------------------------------------------------------------
+
+
+cdef int check(int rc, Ring ring=None, object timed_out=None, object timeout=None) except -1:
+    """Return rc, or raise what a negative errno from a call on a ring stands for."""
+    if rc >= 0:
+        return rc
+    if rc == -errno.EAGAIN or rc == -errno.ETIMEDOUT:
+        within = f"within {timeout} s" if timeout else "now"
+        if timed_out is Full:
+            raise Full(f"none of the {ring.slots} slots came free {within}; take messages faster, "
+                       "drop batches that are held, or make the ring with more slots")
+        raise Empty(f"no message came {within}; are producers alive, and do they send what was asked for?")
+    if rc == -errno.EPIPE:
+        if timed_out is Full:
+            raise Closed("the ring is finished: no message may follow finish()")
+        raise Closed("the ring is finished, and nothing is left to take")
+    if rc == -errno.ESTALE:
+        raise RingbufError("this slot was handed back before, or belongs to the process that this one was forked from")
+    if rc == -errno.EBUSY:
+        raise RingbufError(f"{ring.held} messages of this ring are still held; drop them before unsubscribe()")
+    if rc == -errno.EUSERS:
+        raise PeerTableFull("no place for one more reader or process on this ring; let one leave, or make a second ring")
+    if rc == -errno.EBADMSG:
+        raise CorruptSegment("a message's record lies outside its slot; it was dropped. Does something else write to this memory?")
+    raise OSError(-rc, os.strerror(-rc))
+
+
+cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) except -1:
+    """Return rc, or raise what a negative errno from creating or attaching stands for."""
+    if rc >= 0:
+        return rc
+    called = "the ring behind this descriptor" if name is None else f"the ring {name!r}"
+    if rc == -errno.EINVAL:
+        raise ValueError("the options do not agree: full='overwrite' needs mode='queue'")
+    if rc == -errno.EOVERFLOW:
+        raise ValueError("slots times slot_bytes must stay below 2**63; ask for fewer or smaller slots")
+    if rc == -errno.ENOSPC or rc == -errno.ENOMEM:
+        raise memory.shortage(-rc, needed_bytes, named=name is not None)
+    if rc == -errno.EFBIG:
+        raise OSError(-rc, f"a ring of {needed_bytes} bytes is above the limit on file sizes (ulimit -f)")
+    if rc == -errno.EEXIST:
+        raise FileExistsError(-rc, "a living process uses this name; attach to its ring or choose another name", name)
+    if rc == -errno.ENOENT and needed_bytes == 0:
+        raise FileNotFoundError(-rc, "no ring has this name; did its creator start, and is it still there?", name)
+    if rc == -errno.EACCES:
+        raise PermissionError(-rc, f"{called} is another user's, or others may write to it")
+    if rc == -errno.EPROTO:
+        raise VersionMismatch(f"{called} {other_layout(name, fd)}; attach with the version that made it, or make it anew")
+    if rc == -errno.EBADMSG:
+        raise CorruptSegment(f"{called} is no ring, or cut short, or its header does not agree with itself; nothing was changed")
+    if rc == -errno.EUSERS:
+        raise PeerTableFull(f"{called} has as many processes attached as it has room for; let one leave")
+    raise OSError(-rc, os.strerror(-rc), name)
+
+
+cdef object other_layout(object name, int fd):
+    """Say how the layout of a segment differs from ours."""
+    cdef uint32_t theirs = RB_LAYOUT_VERSION
+    if name is None:
+        rb_peek_version(fd, &theirs)
+    else:
+        with open(memory.path_of(name), "rb") as segment:
+            rb_peek_version(segment.fileno(), &theirs)
+    if theirs != RB_LAYOUT_VERSION:
+        return f"has layout version {theirs}, this library reads version {RB_LAYOUT_VERSION}"
+    return "was made by a build with another byte order or another RINGBUF_WAIT"
+
+
+cdef int64_t deadline_of(object timeout) except -1:
+    """The moment `timeout` seconds from now on rb_now_ns()'s clock."""
+    if timeout is None:
+        return RB_FOREVER
+    cdef double seconds = timeout
+    if not seconds >= 0:
+        raise ValueError(f"timeout must be None (wait), 0 (do not wait) or a positive number of seconds; got {timeout!r}")
+    if seconds == 0:
+        return RB_NOW
+    cdef int64_t now = rb_now_ns()
+    if seconds * 1e9 >= <double>(INT64_MAX - now):
+        return RB_FOREVER
+    return now + max(<int64_t>(seconds * 1e9), 1)
+
+
+cdef uint64_t tag_of(object tag) except? 0:
+    cdef uint64_t number
+    try:
+        number = index(tag)
+        if number != RB_TAG_UNKNOWN:
+            return number
+    except (TypeError, OverflowError):
+        pass
+    return checks.whole("tag", tag, at_least=0, at_most=RB_TAG_UNKNOWN - 1)  # knows the words for it
+
+
+cdef uint32_t target_of(object target) except? 0:
+    try:
+        return index(target)
+    except (TypeError, OverflowError):
+        return checks.whole("target", target, at_least=0, at_most=RB_ANY)  # knows the words for it
+
+
+cdef int stop_waiting(void *arg) noexcept nogil:
+    """Leave the C loop whenever a signal came or 100 ms passed; ours looks at signals and at close()."""
+    return -errno.EINTR
+
+
+# ---- the ring -----------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class Ring:
+    """One process's handle on a ring of raw slots. Made by `create`, `attach` or `attach_fd`.
+
+    Any thread may call. `close()` makes other threads' waits end with Closed.
+    """
+
+    cdef rb_ring *ring            # NULL before it is opened and after it is unmapped
+    cdef Py_ssize_t waiting       # threads inside libringbuf without the GIL ...
+    cdef unsigned long forks      # ... counted after so many forks: the threads of a parent do not come along
+    cdef Py_ssize_t claims        # that live; they keep the mapping
+    cdef Py_ssize_t leases        # likewise
+    cdef readonly bint closed     # close() was called
+    cdef readonly uint32_t slots
+    cdef readonly uint64_t slot_bytes
+    cdef readonly uint64_t total_bytes
+    cdef readonly str name
+    cdef readonly str mode
+    cdef readonly str full
+
+    @staticmethod
+    def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True):
+        """Make a ring and attach to it. ValueError before any system call, OSError when memory is short."""
+        cdef Ring self = Ring.__new__(Ring)
+        cdef rb_options options
+        cdef uint64_t needed = 0
+        cdef int rc
+        memset(&options, 0, sizeof(options))
+        encoded = None if name is None else checks.ring_name(name).encode("ascii")
+        if encoded is not None:
+            options.name = encoded
+        options.slots = checks.whole("slots", slots, at_least=1, at_most=RB_SLOTS_MAX)
+        options.slot_bytes = checks.whole("slot_bytes", slot_bytes, at_least=1, at_most=INT64_MAX)
+        options.mode = checks.choice("mode", mode, MODES)
+        options.full = checks.choice("full", full, FULLS)
+        options.hugepages = checks.choice("hugepages", hugepages, HUGEPAGES)
+        options.redeliver = bool(redeliver)
+        check_opened(rb_segment_bytes(&options, &needed), name)
+        memory.refuse_what_cannot_be(needed, named=name is not None)
+        with nogil:
+            rc = rb_create(&options, &self.ring)
+        check_opened(rc, name, -1, needed)
+        return self.opened()
+
+    @staticmethod
+    def attach(name):
+        """Attach to a named ring. FileNotFoundError, PermissionError, VersionMismatch, CorruptSegment, PeerTableFull."""
+        cdef Ring self = Ring.__new__(Ring)
+        cdef int rc
+        encoded = checks.ring_name(name).encode("ascii")
+        cdef const char *c_name = encoded
+        with nogil:
+            rc = rb_attach(c_name, &self.ring)
+        check_opened(rc, name)
+        return self.opened()
+
+    @staticmethod
+    def attach_fd(int fd):
+        """Attach to the ring behind a descriptor from `fileno()`; the descriptor stays the caller's."""
+        cdef Ring self = Ring.__new__(Ring)
+        cdef int rc
+        with nogil:
+            rc = rb_attach_fd(fd, &self.ring)
+        check_opened(rc, None, fd)
+        return self.opened()
+
+    cdef Ring opened(self):
+        cdef rb_info info
+        rb_on_pause(self.ring, stop_waiting, NULL)
+        rb_get_info(self.ring, &info)
+        self.forks = forks
+        self.slots = info.slots
+        self.slot_bytes = info.slot_bytes
+        self.total_bytes = info.total_bytes
+        self.name = None if info.name == NULL else info.name.decode("ascii")
+        self.mode = "broadcast" if info.mode == RB_BROADCAST else "queue"
+        self.full = "overwrite" if info.full == RB_OVERWRITE else "block"
+        return self
+
+    # -- lifetime
+
+    cdef rb_ring *open(self) except NULL:
+        """The handle, for a call that begins now."""
+        if self.closed or self.ring == NULL:
+            self.unmap_if_over()  # closed while we slept: the last one out does it
+            raise Closed("this handle on the ring is closed")
+        return self.ring
+
+    cdef rb_ring *begin_wait(self) except NULL:
+        cdef rb_ring *ring = self.open()
+        self.forget_other_threads_after_fork()
+        self.waiting += 1
+        return ring
+
+    cdef void forget_other_threads_after_fork(self) noexcept:
+        if self.forks != forks:
+            self.forks = forks
+            self.waiting = 0
+
+    cdef void unmap_if_over(self) noexcept:
+        cdef rb_ring *ring = self.ring
+        self.forget_other_threads_after_fork()
+        if self.closed and ring != NULL and self.waiting == 0 and self.claims == 0 and self.leases == 0:
+            self.ring = NULL
+            rb_detach(ring)
+
+    def close(self):
+        """Begin nothing more through this handle. Idempotent; the mapping stays until the last lease is gone."""
+        self.closed = True
+        if self.ring != NULL and self.waiting:
+            rb_wake(self.ring)
+        self.unmap_if_over()
+
+    def __dealloc__(self):
+        self.closed = True
+        self.unmap_if_over()
+
+    # -- messages
+
+    def claim(self, *, tag=0, target=ANY, timeout=None):
+        """Take a free slot for writing. Full after `timeout` seconds, Closed when the ring is finished."""
+        cdef uint64_t c_tag = tag_of(tag)
+        cdef uint32_t c_target = target_of(target)
+        cdef int64_t until = deadline_of(timeout)
+        cdef Claim claim = Claim.__new__(Claim)
+        cdef rb_ring *ring
+        cdef int rc
+        while True:
+            # First without waiting: that keeps the GIL, and it looks for the dead, to which a wait that signals
+            # interrupt again and again never comes.
+            rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &claim.slot)
+            if rc == -errno.EAGAIN and until != RB_NOW:
+                PyErr_CheckSignals()
+                ring = self.begin_wait()
+                with nogil:
+                    rc = rb_claim(ring, c_tag, c_target, until, &claim.slot)
+                self.waiting -= 1
+            if rc != -errno.EINTR:
+                break
+        if rc == 0:
+            claim.belongs_to(self)
+        self.unmap_if_over()
+        check(rc, self, Full, timeout)
+        return claim
+
+    def take(self, *, timeout=None, tag=None, target=None):
+        """Take the oldest message, of this tag and for this target if given. Empty after `timeout` seconds,
+        Closed when the ring is finished and nothing is left."""
+        cdef rb_filter wanted
+        memset(&wanted, 0, sizeof(wanted))
+        if tag is not None:
+            wanted.by_tag = True
+            wanted.tag = tag_of(tag)
+        if target is not None:
+            wanted.by_target = True
+            wanted.target = target_of(target)
+        cdef int64_t until = deadline_of(timeout)
+        cdef Lease lease = Lease.__new__(Lease)
+        cdef rb_ring *ring
+        cdef int rc
+        while True:
+            rc = rb_take(self.open(), &wanted, RB_NOW, &lease.slot)  # why: see claim()
+            if rc == -errno.EAGAIN and until != RB_NOW:
+                PyErr_CheckSignals()
+                ring = self.begin_wait()
+                with nogil:
+                    rc = rb_take(ring, &wanted, until, &lease.slot)
+                self.waiting -= 1
+            if rc != -errno.EINTR:
+                break
+        if rc == 0:
+            lease.belongs_to(self)
+        self.unmap_if_over()
+        check(rc, self, Empty, timeout)
+        return lease
+
+    def finish(self):
+        """Refuse new messages; consumers drain what is there, then get Closed."""
+        check(rb_finish(self.open()), self)
+
+    def subscribe(self):
+        """Broadcast: be a reader from now on."""
+        self.must_broadcast()
+        check(rb_subscribe(self.open()), self)
+
+    def unsubscribe(self):
+        """Broadcast: be a reader no more; what was not taken yet is given up."""
+        self.must_broadcast()
+        check(rb_unsubscribe(self.open()), self)
+
+    cdef int must_broadcast(self) except -1:
+        if self.mode != "broadcast":
+            raise ValueError(f"only a ring with mode='broadcast' has readers, this one has mode={self.mode!r}")
+        return 0
+
+    # -- looking after it
+
+    def recover(self):
+        """Return the slots of dead processes now, and say how many came back."""
+        return check(rb_recover(self.open()), self)
+
+    def ready(self):
+        """Messages waiting to be taken (in broadcast: by this handle)."""
+        return check(rb_ready(self.open()), self)
+
+    def wake(self):
+        """Make everybody who waits on this ring look again."""
+        rb_wake(self.open())
+
+    def stats(self):
+        """The ring's counters as a dict, under the names of `struct rb_stats`."""
+        cdef rb_stats stats
+        rb_get_stats(self.open(), &stats)
+        return stats
+
+    def lost(self):
+        """The latest lost messages, newest first, as (tag, pid of the producer); tag None: never written."""
+        cdef rb_lost losses[LOST_MAX]
+        cdef int n = check(rb_get_lost(self.open(), losses, LOST_MAX), self)
+        return [(None if losses[i].tag == RB_TAG_UNKNOWN else losses[i].tag, losses[i].pid) for i in range(n)]
+
+    def fileno(self):
+        """A descriptor of the segment, to hand to another process. It stays the handle's."""
+        return check(rb_fd(self.open()), self)
+
+    @property
+    def held(self):
+        """Messages taken through this handle that are still alive."""
+        return self.leases
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(16)
+cdef class Claim:
+    """A slot for writing: a writable buffer over all of it. As a context manager it aborts what was not committed."""
+
+    cdef Ring ring          # None: nothing was claimed
+    cdef rb_slot slot
+    cdef bint pending       # neither committed nor aborted
+
+    cdef void belongs_to(self, Ring ring) noexcept:
+        self.ring = ring
+        self.pending = True
+        ring.claims += 1
+
+    def __dealloc__(self):
+        if self.ring is None:
+            return
+        if self.pending:
+            rb_abort(self.ring.ring, &self.slot)
+        self.ring.claims -= 1
+        self.ring.unmap_if_over()
+
+    def commit(self, nbytes):
+        """Publish the first `nbytes` of the slot."""
+        cdef uint64_t bytes = checks.whole("nbytes", nbytes, at_least=0, at_most=INT64_MAX)
+        self.must_be_pending()
+        if bytes > self.slot.bytes:
+            raise BatchTooLarge(f"{bytes} bytes were to be published, the slot holds {self.slot.bytes}; make the ring with larger slots",
+                                needed_bytes=bytes, available_bytes=self.slot.bytes)
+        self.pending = False
+        check(rb_commit(self.ring.ring, &self.slot, bytes), self.ring)
+
+    def abort(self):
+        """Give the slot back unpublished."""
+        self.must_be_pending()
+        self.pending = False
+        check(rb_abort(self.ring.ring, &self.slot), self.ring)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        if self.pending:
+            self.pending = False
+            rb_abort(self.ring.ring, &self.slot)
+
+    cdef int must_be_pending(self) except -1:
+        if not self.pending:
+            raise RingbufError("this claim was committed or aborted before; claim another slot")
+        return 0
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.must_be_pending()
+        PyBuffer_FillInfo(view, self, self.slot.data, self.slot.bytes, False, flags)
+
+    @property
+    def nbytes(self):
+        """Bytes that the slot holds."""
+        return self.slot.bytes
+
+    @property
+    def tag(self):
+        return self.slot.tag
+
+    @property
+    def index(self):
+        """Which slot this is."""
+        return self.slot.index
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(16)
+cdef class Lease:
+    """A message: a buffer over its bytes, read-only in broadcast. Its slot returns to the ring when this object dies;
+    every view of the buffer keeps it alive."""
+
+    cdef Ring ring          # None: nothing was taken
+    cdef rb_slot slot
+
+    cdef void belongs_to(self, Ring ring) noexcept:
+        self.ring = ring
+        ring.leases += 1
+
+    def __dealloc__(self):
+        if self.ring is None:
+            return
+        rb_release(self.ring.ring, &self.slot)  # -ESTALE in a forked child: the slot is the parent's
+        self.ring.leases -= 1
+        self.ring.unmap_if_over()
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.slot.data, self.slot.bytes, self.ring.mode == "broadcast", flags)
+
+    @property
+    def nbytes(self):
+        """Bytes that were committed."""
+        return self.slot.bytes
+
+    @property
+    def tag(self):
+        return self.slot.tag
+
+    @property
+    def ticket(self):
+        """Place in the order of commits, from 1, with gaps."""
+        return self.slot.ticket
+
+    @property
+    def target(self):
+        return self.slot.target
+
+    @property
+    def index(self):
+        """Which slot this is."""
+        return self.slot.index
+
+
+def copy_into(destination, source):
+    """Copy the bytes of `source` to the beginning of `destination`, both contiguous buffers, without the GIL."""
+    cdef Py_buffer to, from_
+    PyObject_GetBuffer(destination, &to, PyBUF_WRITABLE | PyBUF_ANY_CONTIGUOUS)
+    try:
+        PyObject_GetBuffer(source, &from_, PyBUF_ANY_CONTIGUOUS)
+        try:
+            if from_.len > to.len:
+                raise ValueError(f"{from_.len} bytes do not fit into {to.len}")
+            if from_.len < WORTH_LETTING_GO:
+                memmove(to.buf, from_.buf, from_.len)
+            else:
+                with nogil:
+                    memmove(to.buf, from_.buf, from_.len)
+        finally:
+            PyBuffer_Release(&from_)
+    finally:
+        PyBuffer_Release(&to)

@@ -1,0 +1,106 @@
+# What _core.pyx uses of ringbuf.h, in the order of that file. Nothing is explained twice: read the header.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef extern from "ringbuf.h" nogil:
+    enum:
+        RB_SLOTS_MAX
+        RB_NAME_MAX
+        RB_LAYOUT_VERSION
+    const int64_t RB_NOW
+    const int64_t RB_FOREVER
+    const uint32_t RB_ANY
+    const uint64_t RB_TAG_UNKNOWN
+
+    ctypedef struct rb_ring:
+        pass
+
+    enum rb_mode:
+        RB_QUEUE
+        RB_BROADCAST
+
+    enum rb_full:
+        RB_BLOCK
+        RB_OVERWRITE
+
+    enum rb_hugepages:
+        RB_HUGE_AUTO
+        RB_HUGE_NEVER
+        RB_HUGE_ALWAYS
+
+    struct rb_options:
+        const char *name
+        uint64_t slot_bytes
+        uint32_t slots
+        rb_mode mode
+        rb_full full
+        rb_hugepages hugepages
+        bint redeliver
+
+    struct rb_slot:
+        void *data
+        uint64_t bytes
+        uint64_t tag
+        uint64_t ticket
+        uint32_t target
+        uint32_t index
+
+    struct rb_filter:
+        bint by_tag
+        bint by_target
+        uint32_t target
+        uint64_t tag
+
+    struct rb_info:
+        uint64_t slot_bytes
+        uint64_t total_bytes
+        uint32_t slots
+        rb_mode mode
+        rb_full full
+        const char *name
+
+    struct rb_stats:
+        uint64_t published
+        uint64_t consumed
+        uint64_t dropped
+        uint64_t lost
+        uint64_t waits
+        uint64_t wait_ns
+        uint32_t free
+        uint32_t writing
+        uint32_t ready
+        uint32_t reading
+        uint32_t participants
+        uint32_t readers
+        bint finished
+
+    struct rb_lost:
+        uint64_t tag
+        uint64_t pid
+
+    int rb_segment_bytes(const rb_options *options, uint64_t *bytes)
+    int rb_create(const rb_options *options, rb_ring **out)
+    int rb_attach(const char *name, rb_ring **out)
+    int rb_attach_fd(int fd, rb_ring **out)
+    int rb_peek_version(int fd, uint32_t *version)
+    void rb_detach(rb_ring *ring)
+    int rb_fd(const rb_ring *ring)
+    void rb_get_info "rb_info"(const rb_ring *ring, rb_info *out)
+
+    int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, rb_slot *out)
+    int rb_commit(rb_ring *ring, const rb_slot *slot, uint64_t bytes)
+    int rb_abort(rb_ring *ring, const rb_slot *slot)
+    int rb_finish(rb_ring *ring)
+
+    int rb_take(rb_ring *ring, const rb_filter *filter, int64_t deadline_ns, rb_slot *out)
+    int rb_release(rb_ring *ring, const rb_slot *slot)
+    int rb_subscribe(rb_ring *ring)
+    int rb_unsubscribe(rb_ring *ring)
+
+    int rb_recover(rb_ring *ring)
+    int rb_ready(rb_ring *ring)
+    void rb_get_stats(rb_ring *ring, rb_stats *out)
+    int rb_get_lost(rb_ring *ring, rb_lost *out, uint32_t most)
+    void rb_wake(rb_ring *ring)
+    void rb_on_pause(rb_ring *ring, int (*pause)(void *arg) noexcept nogil, void *arg)
+    int64_t rb_now_ns()

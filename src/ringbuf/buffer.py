@@ -1,0 +1,356 @@
+"""RingBuffer: a ring of slots that hold whole trees of arrays.
+
+`put` and `reserve` fill a slot, `get` gives back the same tree as views of it. What a slot holds is a frame
+(frame.py); how slots change hands is the ring's business (_core.pyx).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+from ringbuf import checks, frame
+from ringbuf._core import ANY, Ring
+from ringbuf.errors import Closed, PeerTableFull
+from ringbuf.frame import FRAME_ROOM
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SLOT_BYTES_MAX = 1 << 62
+LOOK_AGAIN_S = 0.01  # between two looks for a name that is not there yet
+
+_UNSET = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A ring's account. Counters run since its creation, over all processes."""
+
+    published: int
+    """Messages committed."""
+    consumed: int
+    """Messages handed back by a consumer; in broadcast once for each reader."""
+    dropped: int
+    """Overwritten, dropped together with their consumer, or broadcast to nobody."""
+    lost: int
+    """Claimed by producers that died before they published; `RingBuffer.lost()` names them."""
+    waits: int
+    """Times that a call went to sleep."""
+    wait_ns: int
+    """Nanoseconds asleep."""
+    free: int
+    """Slots free now; `writing`, `ready` and `reading` are the others."""
+    writing: int
+    ready: int
+    reading: int
+    participants: int
+    """Processes attached."""
+    readers: int
+    """Readers of a broadcast ring."""
+    finished: bool
+
+
+class Lost(NamedTuple):
+    """A message whose producer died while it wrote it."""
+
+    tag: int | None
+    """Its tag, or None when the producer died before it could write even that."""
+    pid: int
+    """The producer, as numbered in its own pid namespace."""
+
+
+class RingBuffer:
+    """A ring of `slots` slots in shared memory, each for one tree of arrays of up to `slot_bytes` bytes in all.
+
+    name: None makes an anonymous ring, which child processes inherit or receive pickled; it leaves nothing behind.
+        A named ring can be reached by any process of the same user with `attach(name)`.
+    mode: "queue" gives each message to one consumer, "broadcast" to every reader (16 at most).
+    full: what `put` does when no slot is free: "block" waits, "overwrite" gives up the oldest unread message.
+    hugepages: None takes them where the kernel offers them for large slots, True asks for them, False does not.
+    redeliver: whether messages that a dead consumer held go to another one (True) or are dropped.
+
+    Keeping what `get` returns is always safe: a slot is free again when the last view of it is gone.
+    """
+
+    def __init__(
+        self,
+        slots: int = 8,
+        slot_bytes: int = 1 << 20,
+        *,
+        name: str | None = None,
+        mode: str = "queue",
+        full: str = "block",
+        hugepages: bool | None = None,
+        redeliver: bool = True,
+    ) -> None:
+        slot_bytes = checks.whole("slot_bytes", slot_bytes, at_least=1, at_most=SLOT_BYTES_MAX)
+        ring = Ring.create(
+            slots=slots,
+            slot_bytes=slot_bytes + FRAME_ROOM,
+            name=name,
+            mode=mode,
+            full=full,
+            hugepages=hugepages,
+            redeliver=redeliver,
+        )
+        self._open(ring)
+
+    def _open(self, ring: Ring) -> None:
+        self._core = ring
+        self._slot_bytes = max(0, ring.slot_bytes - FRAME_ROOM)
+        self._pickle = False  # leaves of other types travel pickled: only between a loader and its own workers
+        self._imports = ring.name is None  # frames may import the modules of their classes: only among relatives
+        self._reads_unasked = False  # subscribed because it attached, and neither read nor wrote yet
+
+    @classmethod
+    def _attached(cls, ring: Ring, *, pickle: bool = False) -> RingBuffer:
+        """Wrap a ring that another handle created; in broadcast it is a reader from now on."""
+        self = cls.__new__(cls)
+        self._open(ring)
+        self._pickle = pickle
+        if ring.mode == "broadcast":
+            try:
+                ring.subscribe()
+                self._reads_unasked = True
+            except PeerTableFull:
+                pass  # it may want to write; if not, its first get() says that there are readers enough
+        return self
+
+    def _with_pickle(self) -> RingBuffer:
+        """Let any picklable leaf travel on this anonymous ring."""
+        if self.name is not None:
+            raise ValueError(f"pickles are never read from a ring with a name, and this one is {self.name!r}")
+        self._pickle = True
+        return self
+
+    # ---- producers
+
+    def put(self, tree: Any, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> None:
+        """Publish `tree`, its arrays copied into a slot.
+
+        timeout: seconds to wait for a free slot; None waits for ever, 0 not at all.
+        tag: a number that consumers can ask for. target: the consumer that it is addressed to.
+        Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
+        Full when `timeout` passes; Closed after finish() or close().
+        """
+        plan = frame.plan(tree, pickle=self._pickle)
+        plan.check(self._slot_bytes)
+        self._write_only()
+        with self._core.claim(timeout=timeout, tag=tag, target=target) as claim:
+            claim.commit(plan.write(claim))
+
+    def reserve(self, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> Slot:
+        """Claim a slot and write in place: `with ring.reserve() as slot:`.
+
+        The slot is published when the block ends, and goes back unpublished when the block raises.
+        The arguments and errors are those of `put`; the wait comes on entering the block.
+        """
+        return Slot(self, timeout=timeout, tag=tag, target=target)
+
+    def finish(self) -> None:
+        """Publish nothing more. Consumers get what is there, then Closed; iteration over the ring ends."""
+        self._core.finish()
+
+    # ---- consumers
+
+    def get(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
+        """Borrow the oldest message, in place: the tree that was put, its arrays views of the slot.
+
+        timeout: seconds to wait; None waits for ever, 0 not at all.
+        tag: take only a message with this tag. target: only one for this consumer, or for anyone.
+        The slot returns to the ring when the last view of it is gone, however the view came about.
+        In queue mode the views are writable and nobody else's; in broadcast they are read-only.
+        Raises Empty when `timeout` passes; Closed when the ring is finished and nothing is left, or is closed.
+        """
+        self._reads_unasked = False
+        lease = self._core.take(timeout=timeout, tag=tag, target=target)
+        return frame.read(lease, pickle=self._pickle, imports=self._imports)
+
+    def get_copy(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
+        """Take the oldest message as private arrays; its slot is free when this returns. Arguments as `get`."""
+        self._reads_unasked = False
+        lease = self._core.take(timeout=timeout, tag=tag, target=target)
+        return frame.read(lease, copy=True, pickle=self._pickle, imports=self._imports)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield messages until the ring is finished and drained. Raises Closed when this handle is closed."""
+        while True:
+            try:
+                yield self.get()  # without a name of our own on it, which would keep its slot
+            except Closed:
+                if self.closed:
+                    raise
+                return
+
+    def subscribe(self) -> None:
+        """Broadcast: receive every message that is published from now on."""
+        self._core.subscribe()
+        self._reads_unasked = False
+
+    def unsubscribe(self) -> None:
+        """Broadcast: receive nothing more, and give up what was not read yet."""
+        self._core.unsubscribe()
+        self._reads_unasked = False
+
+    def _write_only(self) -> None:
+        """A handle that only writes must not count as a reader, or the ring fills up with messages for it."""
+        if self._reads_unasked:
+            self.unsubscribe()
+
+    # ---- looking at it
+
+    def __len__(self) -> int:
+        """Messages waiting to be read."""
+        return self._core.ready()
+
+    def __bool__(self) -> bool:
+        """True: an empty ring is still a ring."""
+        return True
+
+    @property
+    def slots(self) -> int:
+        return self._core.slots
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of arrays that one message may have."""
+        return self._slot_bytes
+
+    @property
+    def name(self) -> str | None:
+        return self._core.name
+
+    @property
+    def mode(self) -> str:
+        return self._core.mode
+
+    @property
+    def closed(self) -> bool:
+        """True after close() on this handle."""
+        return self._core.closed
+
+    @property
+    def lost_tags(self) -> list[int | None]:
+        """Tags of the messages that were lost with their producers, newest first; the last 64."""
+        return [loss.tag for loss in self.lost()]
+
+    def lost(self) -> list[Lost]:
+        """Messages that were lost with their producers, newest first; the last 64."""
+        return [Lost(*loss) for loss in self._core.lost()]
+
+    def stats(self) -> Stats:
+        return Stats(**self._core.stats())
+
+    def recover(self) -> int:
+        """Return the slots of dead processes now, and say how many came back. Whoever waits does so by itself."""
+        return self._core.recover()
+
+    def __repr__(self) -> str:
+        name = "anonymous" if self.name is None else repr(self.name)
+        state = " closed" if self.closed else ""
+        return f"<RingBuffer {name} {self.mode} {self.slots} x {self.slot_bytes} bytes{state}>"
+
+    # ---- its end, and other processes
+
+    def close(self) -> None:
+        """Leave the ring. Waiting threads get Closed; views that are still held stay valid. Idempotent."""
+        self._core.close()
+
+    def __enter__(self) -> RingBuffer:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._core.closed:
+            raise Closed("a closed ring cannot be sent to another process")
+        if self.name is not None:
+            return attach, (self.name, 0)
+        from multiprocessing import reduction
+
+        return _from_descriptor, (reduction.DupFd(self._core.fileno()), self._pickle)
+
+
+class Slot:
+    """A slot being written, inside `with ring.reserve() as slot:`."""
+
+    __slots__ = ("_arrays", "_claim", "_ring", "_wish", "_writer", "value")
+
+    value: Any
+    """What to publish. Arrays from `empty` are in place already, others are copied."""
+
+    def __init__(self, ring: RingBuffer, **wish: Any) -> None:
+        self._ring = ring
+        self._wish = wish
+        self._claim = self._writer = None
+        self._arrays: list[np.ndarray] = []
+        self.value = _UNSET
+
+    def __enter__(self) -> Slot:
+        ring = self._ring
+        ring._write_only()
+        self._claim = ring._core.claim(**self._wish)
+        self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes, pickle=ring._pickle)
+        return self
+
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> np.ndarray:
+        """A new array inside the slot, its contents whatever was there. BatchTooLarge when it does not fit.
+
+        It is the consumer's when the block ends; do not keep it.
+        """
+        if self._claim is None:
+            raise RuntimeError("this slot is not open: call empty() inside `with ring.reserve() as slot:`")
+        array = self._writer.empty(shape, dtype)
+        self._arrays.append(array)
+        return array
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        claim, writer, arrays = self._claim, self._writer, self._arrays
+        self._claim = self._writer = None
+        self._arrays = []
+        with claim:
+            if kind is not None:
+                return
+            if self.value is _UNSET:
+                raise ValueError("nothing to publish: the block ended without setting slot.value; set it to the arrays or tree")
+            nbytes = writer.finish(self.value)
+            for array in arrays:
+                array.flags.writeable = False  # a write from now on would change a message under its reader
+            claim.commit(nbytes)
+
+
+def attach(name: str, timeout: float | None = 10.0) -> RingBuffer:
+    """Attach to a named ring, waiting up to `timeout` seconds for the name to appear.
+
+    In broadcast mode the new handle is a reader from now on, unless it writes before it reads.
+    Raises FileNotFoundError when the time has passed; PermissionError when the ring is another user's;
+    VersionMismatch, CorruptSegment or PeerTableFull when it cannot be used. None of these change it.
+    """
+    checks.ring_name(name)
+    checks.seconds("timeout", timeout)
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            return RingBuffer._attached(Ring.attach(name))
+        except FileNotFoundError:
+            if until is not None and time.monotonic() >= until:
+                raise
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _from_descriptor(descriptor: Any, pickle: bool) -> RingBuffer:
+    """Rebuild an anonymous ring in the process that unpickles it."""
+    import os
+
+    fd = descriptor.detach()
+    try:
+        return RingBuffer._attached(Ring.attach_fd(fd), pickle=pickle)
+    finally:
+        os.close(fd)

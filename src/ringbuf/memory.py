@@ -1,0 +1,97 @@
+"""How much shared memory can still be had, and what to tell whoever asked for more."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+SHM = "/dev/shm"
+CGROUP = "/sys/fs/cgroup"
+
+
+def path_of(name: str) -> str:
+    """The file that a named ring is."""
+    return f"{SHM}/ringbuf.{name}"
+
+
+def free_bytes(*, named: bool) -> int:
+    """Bytes that a new segment can have at most: free memory, of the machine and of each control group
+    around us, and for a named ring also what /dev/shm has left."""
+    found = [_machine_bytes(), *_cgroup_bytes()]
+    if named:
+        found.append(_shm_bytes())
+    return min(found)
+
+
+def refuse_what_cannot_be(needed_bytes: int, *, named: bool) -> None:
+    """Raise when the kernel could only answer by killing somebody.
+
+    A reservation beyond the memory there is does not fail: the kernel goes on until it runs out and
+    then picks a process to kill, often this one.
+    """
+    if needed_bytes > free_bytes(named=False):
+        raise shortage(errno.ENOMEM, needed_bytes, named=named)
+
+
+def shortage(code: int, needed_bytes: int, *, named: bool) -> OSError:
+    """The error for a ring that does not fit: needed, free, and what helps."""
+    free = free_bytes(named=named)
+    if named and free == _shm_bytes():
+        where = SHM
+        remedy = (
+            f"enlarge {SHM} (docker run --shm-size=, or mount -o remount,size=), ask for fewer or smaller slots, "
+            "or leave out name=: an anonymous ring does not live there"
+        )
+    else:
+        where = "memory"
+        remedy = "ask for fewer or smaller slots, or raise the memory limit of the container"
+    return OSError(code, f"a ring of {needed_bytes} bytes does not fit: {free} bytes of {where} are free; {remedy}")
+
+
+def _shm_bytes() -> int:
+    room = os.statvfs(SHM)
+    return room.f_bavail * room.f_frsize
+
+
+def _machine_bytes() -> int:
+    fields = _fields("/proc/meminfo", separator=":")
+    return 1024 * (fields["MemAvailable"] + fields["SwapFree"])
+
+
+def _cgroup_bytes() -> list[int]:
+    """What the limits of our control group, and of those around it, leave."""
+    try:
+        with open("/proc/self/cgroup") as lines:
+            groups = [line.rstrip("\n").split(":", 2) for line in lines]
+    except OSError:
+        return []
+    found = []
+    for _, controllers, path in groups:
+        if controllers == "":
+            files = (CGROUP, "memory.max", "memory.current", "file", "shmem")
+        elif "memory" in controllers.split(","):
+            files = (f"{CGROUP}/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem")
+        else:
+            continue
+        while path:
+            found += _group_bytes(path.rstrip("/"), *files)
+            path = "" if path == "/" else os.path.dirname(path)
+    return found
+
+
+def _group_bytes(path: str, root: str, limit: str, usage: str, cache: str, shmem: str) -> list[int]:
+    """Bytes that one group may still take, or nothing when it has no limit or is not ours to read."""
+    folder = root + path
+    try:
+        with open(f"{folder}/{limit}") as most, open(f"{folder}/{usage}") as used:
+            left = int(most.read()) - int(used.read())
+        stat = _fields(f"{folder}/memory.stat", separator=" ")
+    except (OSError, ValueError):
+        return []
+    return [max(0, left + stat.get(cache, 0) - stat.get(shmem, 0))]  # the page cache makes way, shared memory does not
+
+
+def _fields(path: str, *, separator: str) -> dict[str, int]:
+    with open(path) as lines:
+        pairs = (line.split(separator, 1) for line in lines)
+        return {name: int(value.split()[0]) for name, value in pairs}
