@@ -1,5 +1,6 @@
 """The extension: raw slots, their lifetime, errors and arguments."""
 
+import contextlib
 import errno
 import gc
 import os
@@ -300,13 +301,15 @@ def test_opening_and_closing_over_and_over_leaks_nothing():
 # ---- arguments and segments that are refused
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def no_descriptors():
     """Any call that would open something fails, with an OSError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 BAD_OPTIONS = [
@@ -338,19 +341,19 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize("bad", BAD_OPTIONS, ids=repr)
-def test_a_bad_option_is_a_value_error_before_any_system_call(bad, no_descriptors):
-    with pytest.raises(ValueError):
+def test_a_bad_option_is_a_value_error_before_any_system_call(bad):
+    with pytest.raises(ValueError), no_descriptors():
         Ring.create(**{"slots": 2, "slot_bytes": 100, **bad})
 
 
 @pytest.mark.parametrize("bad", [dict(slots=1.5), dict(slot_bytes="10"), dict(slots=None), dict(name=b"x")], ids=repr)
-def test_an_option_of_the_wrong_type_is_a_type_error_before_any_system_call(bad, no_descriptors):
-    with pytest.raises(TypeError):
+def test_an_option_of_the_wrong_type_is_a_type_error_before_any_system_call(bad):
+    with pytest.raises(TypeError), no_descriptors():
         Ring.create(**{"slots": 2, "slot_bytes": 100, **bad})
 
 
-def test_good_options_do_reach_the_system(no_descriptors):
-    with pytest.raises(OSError):
+def test_good_options_do_reach_the_system():
+    with pytest.raises(OSError), no_descriptors():
         Ring.create(slots=2, slot_bytes=100)
 
 
