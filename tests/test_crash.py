@@ -207,7 +207,7 @@ os.fork()
 held = ring.get(timeout=5)
 slot = ring.reserve(timeout=5)
 slot.__enter__()
-os.write(1, b"ready\n")
+os.write(1, b"ready" + os.linesep.encode())
 time.sleep(60)
 """
 
