@@ -227,15 +227,20 @@ def test_close_ends_the_waits_of_other_threads(ring, method):
 def test_a_closed_ring_refuses_everything_but_close(ring):
     ring.close()
     ring.close()
-    calls = [
-        ring.claim, ring.take, ring.finish, ring.subscribe, ring.recover, ring.ready, ring.wake, ring.stats, ring.lost,
+    for call in (
+        ring.claim,
+        ring.take,
+        ring.finish,
+        ring.recover,
+        ring.ready,
+        ring.wake,
+        ring.stats,
+        ring.lost,
         ring.fileno,
-    ]  # fmt: skip
-    ring.mode  # noqa: B018  what was fixed at creation can still be read
-    for call in calls[:3] + calls[4:]:
+    ):
         with pytest.raises(Closed):
             call()
-    assert (ring.closed, ring.slots, ring.slot_bytes) == (True, 4, 1000)
+    assert (ring.closed, ring.slots, ring.slot_bytes) == (True, 4, 1000), "what was fixed at creation stays"
 
 
 def test_a_ring_that_was_never_opened_is_closed():
@@ -313,30 +318,30 @@ def no_descriptors():
 
 
 BAD_OPTIONS = [
-    dict(slots=0),
-    dict(slots=-1),
-    dict(slots=65537),
-    dict(slots=2**40),
-    dict(slot_bytes=0),
-    dict(slot_bytes=-5),
-    dict(slot_bytes=2**62),
-    dict(slot_bytes=2**70),
-    dict(slots=65536, slot_bytes=2**50),
-    dict(name=""),
-    dict(name=".hidden"),
-    dict(name=".."),
-    dict(name="a/b"),
-    dict(name="nul\0"),
-    dict(name="blank space"),
-    dict(name="newline\n"),
-    dict(name="é"),
-    dict(name="x" * 201),
-    dict(mode="both"),
-    dict(mode=None),
-    dict(full="drop"),
-    dict(full="overwrite", mode="broadcast"),
-    dict(hugepages="yes"),
-    dict(hugepages=[]),
+    {"slots": 0},
+    {"slots": -1},
+    {"slots": 65537},
+    {"slots": 2**40},
+    {"slot_bytes": 0},
+    {"slot_bytes": -5},
+    {"slot_bytes": 2**62},
+    {"slot_bytes": 2**70},
+    {"slots": 65536, "slot_bytes": 2**50},
+    {"name": ""},
+    {"name": ".hidden"},
+    {"name": ".."},
+    {"name": "a/b"},
+    {"name": "nul\0"},
+    {"name": "blank space"},
+    {"name": "newline\n"},
+    {"name": "é"},
+    {"name": "x" * 201},
+    {"mode": "both"},
+    {"mode": None},
+    {"full": "drop"},
+    {"full": "overwrite", "mode": "broadcast"},
+    {"hugepages": "yes"},
+    {"hugepages": []},
 ]
 
 
@@ -346,7 +351,7 @@ def test_a_bad_option_is_a_value_error_before_any_system_call(bad):
         Ring.create(**{"slots": 2, "slot_bytes": 100, **bad})
 
 
-@pytest.mark.parametrize("bad", [dict(slots=1.5), dict(slot_bytes="10"), dict(slots=None), dict(name=b"x")], ids=repr)
+@pytest.mark.parametrize("bad", [{"slots": 1.5}, {"slot_bytes": "10"}, {"slots": None}, {"name": b"x"}], ids=repr)
 def test_an_option_of_the_wrong_type_is_a_type_error_before_any_system_call(bad):
     with pytest.raises(TypeError), no_descriptors():
         Ring.create(**{"slots": 2, "slot_bytes": 100, **bad})
@@ -387,7 +392,7 @@ def test_numpy_integers_are_whole_numbers():
 
 
 def test_more_memory_than_there_is_is_an_os_error_with_both_sizes():
-    with pytest.raises(OSError, match=r"\d{16} bytes does not fit: \d+ bytes of memory are free; .*smaller slots") as caught:
+    with pytest.raises(OSError, match=r"\d{16} bytes does not fit: \d+ bytes of memory .*smaller slots") as caught:
         Ring.create(slots=1000, slot_bytes=2**40)
     assert caught.value.errno == errno.ENOMEM
 
@@ -405,7 +410,7 @@ def test_a_limit_on_file_sizes_is_an_os_error_not_a_signal():
 
 def test_readers_are_a_matter_of_broadcast(ring):
     for call in (ring.subscribe, ring.unsubscribe):
-        with pytest.raises(ValueError, match="broadcast.*queue"):
+        with pytest.raises(ValueError, match=r"broadcast.*queue"):
             call()
 
 
@@ -462,9 +467,9 @@ def test_a_ring_of_another_layout_is_refused_naming_both_versions(segment):
     data = bytearray(os.pread(ring.fileno(), ring.total_bytes, 0))
     data[8:12] = (77).to_bytes(4, "little")
     write(segment, data)
-    with pytest.raises(VersionMismatch, match="version 77.* version 1"):
+    with pytest.raises(VersionMismatch, match=r"version 77.* version 1"):
         attach(segment)
-    with pytest.raises(VersionMismatch, match="version 77.* version 1"), open(segment, "rb+") as file:
+    with pytest.raises(VersionMismatch, match=r"version 77.* version 1"), open(segment, "rb+") as file:
         Ring.attach_fd(file.fileno())
     with open(segment, "rb") as file:
         assert file.read() == data
@@ -488,7 +493,7 @@ def test_a_descriptor_of_something_else_is_refused():
 
 
 def test_a_name_that_nobody_uses_is_not_found():
-    with pytest.raises(FileNotFoundError, match="no ring has this name.*'nobody-made-this'"):
+    with pytest.raises(FileNotFoundError, match=r"no ring has this name.*'nobody-made-this'"):
         Ring.attach("nobody-made-this")
 
 

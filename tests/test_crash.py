@@ -253,7 +253,12 @@ def test_ctrl_c_ends_a_wait_and_the_ring_goes_on(ring, wait):
     if wait in ("put", "reserve"):
         for i in range(ring.slots):
             ring.put(i)
-    waits = {"get": ring.get, "put": lambda: ring.put(9), "reserve": ring.reserve().__enter__, "iterate": lambda: list(ring)}
+    waits = {
+        "get": ring.get,
+        "put": lambda: ring.put(9),
+        "reserve": ring.reserve().__enter__,
+        "iterate": lambda: list(ring),
+    }
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -317,9 +322,9 @@ with RingBuffer(slots=2, slot_bytes=1 << 20, name="tiny") as ring:
 
 
 def test_a_small_dev_shm_does_for_anonymous_rings_and_is_an_os_error_for_named_ones():
-    unshare = shutil.which("unshare")
-    wrapper = [unshare, "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs -o size=4m tmpfs /dev/shm && exec "$@"', "sh"]
-    if not unshare or subprocess.run([*wrapper, "true"], capture_output=True).returncode != 0:
+    mount_and_run = 'mount -t tmpfs -o size=4m tmpfs /dev/shm && exec "$@"'
+    wrapper = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount_and_run, "sh"]
+    if not shutil.which("unshare") or subprocess.run([*wrapper, "true"], capture_output=True).returncode != 0:
         pytest.skip("this system does not let us mount a small /dev/shm in a namespace of our own")
     ended = script(TINY, wrapper=wrapper)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -328,6 +333,33 @@ def test_a_small_dev_shm_does_for_anonymous_rings_and_is_an_os_error_for_named_o
     assert any(needed <= number < needed + (1 << 20) for number in said), ended.stdout
     assert free in said, ended.stdout
     assert "--shm-size" in ended.stdout
+
+
+NO_ADDRESSES = """
+import resource, sys
+import ringbuf
+
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), used + (8 << 20)))
+for make in (lambda: ringbuf.RingBuffer(slots=16, slot_bytes=1 << 20), lambda: ringbuf.attach(sys.argv[1])):
+    try:
+        make()
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_a_limited_address_space_is_an_os_error_and_harms_no_ring(name):
+    with RingBuffer(slots=16, slot_bytes=1 << 20, name=name) as ring:
+        ended = script(NO_ADDRESSES, name)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        created, attached = ended.stdout.splitlines()
+        assert "ulimit -v" in created
+        assert "Cannot allocate memory" in attached and name in attached
+        with ringbuf.attach(name, timeout=0) as other:
+            ring.put("unharmed")
+            assert other.get(timeout=0) == "unharmed"
 
 
 def test_another_user_cannot_open_a_named_ring(name):

@@ -10,7 +10,7 @@ import pytest
 from processes import DEADLINE_S, eventually, forked, script
 
 import ringbuf
-from ringbuf import Closed, RingBuffer, RingbufError
+from ringbuf import Closed, RingbufError, RingBuffer
 
 
 @pytest.fixture
@@ -121,7 +121,11 @@ def test_a_grandchild_joins_too(ring):
 
 
 def test_a_fork_while_another_thread_waits_leaves_a_child_that_can_work_and_close(ring):
-    waiter = threading.Thread(target=lambda: pytest.raises(Closed, ring.get, tag=99))
+    def wait_until_closed():
+        with pytest.raises(Closed):
+            ring.get(tag=99)
+
+    waiter = threading.Thread(target=wait_until_closed)
     waiter.start()
     assert eventually(lambda: ring.stats().waits > 0)
     inode = str(os.fstat(ring._core.fileno()).st_ino)

@@ -1,5 +1,6 @@
-from typing_extensions import Buffer
 from types import TracebackType
+
+from typing_extensions import Buffer
 
 ANY: int
 SLOTS_MAX: int

@@ -27,7 +27,9 @@ import os
 from operator import index
 
 from ringbuf import checks, memory
-from ringbuf.errors import BatchTooLarge, Closed, CorruptSegment, Empty, Full, PeerTableFull, RingbufError, VersionMismatch
+from ringbuf.errors import (
+    BatchTooLarge, Closed, CorruptSegment, Empty, Full, PeerTableFull, RingbufError, VersionMismatch,
+)
 
 cdef extern from "pthread.h" nogil:
     int pthread_atfork(void *prepare, void *parent, void (*child)() noexcept nogil)
@@ -76,9 +78,10 @@ cdef int check(int rc, Ring ring=None, object timed_out=None, object timeout=Non
     if rc == -errno.EBUSY:
         raise RingbufError(f"{ring.held} messages of this ring are still held; drop them before unsubscribe()")
     if rc == -errno.EUSERS:
-        raise PeerTableFull("no place for one more reader or process on this ring; let one leave, or make a second ring")
+        raise PeerTableFull("no place for one more reader or process on this ring; let one leave, or make another ring")
     if rc == -errno.EBADMSG:
-        raise CorruptSegment("a message's record lies outside its slot; it was dropped. Does something else write to this memory?")
+        raise CorruptSegment("a message claims to be larger than its slot, and was dropped; "
+                             "does something else write to this memory?")
     raise OSError(-rc, os.strerror(-rc))
 
 
@@ -91,7 +94,7 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
         raise ValueError("the options do not agree: full='overwrite' needs mode='queue'")
     if rc == -errno.EOVERFLOW:
         raise ValueError("slots times slot_bytes must stay below 2**63; ask for fewer or smaller slots")
-    if rc == -errno.ENOSPC or rc == -errno.ENOMEM:
+    if needed_bytes != 0 and (rc == -errno.ENOSPC or rc == -errno.ENOMEM):
         raise memory.shortage(-rc, needed_bytes, named=name is not None)
     if rc == -errno.EFBIG:
         raise OSError(-rc, f"a ring of {needed_bytes} bytes is above the limit on file sizes (ulimit -f)")
@@ -102,9 +105,9 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
     if rc == -errno.EACCES:
         raise PermissionError(-rc, f"{called} is another user's, or others may write to it")
     if rc == -errno.EPROTO:
-        raise VersionMismatch(f"{called} {other_layout(name, fd)}; attach with the version that made it, or make it anew")
+        raise VersionMismatch(f"{called} {other_layout(name, fd)}; use the version that made it, or make it anew")
     if rc == -errno.EBADMSG:
-        raise CorruptSegment(f"{called} is no ring, or cut short, or its header does not agree with itself; nothing was changed")
+        raise CorruptSegment(f"{called} is no ring, or cut short, or its header contradicts itself; nothing was changed")
     if rc == -errno.EUSERS:
         raise PeerTableFull(f"{called} has as many processes attached as it has room for; let one leave")
     raise OSError(-rc, os.strerror(-rc), name)
@@ -129,7 +132,7 @@ cdef int64_t deadline_of(object timeout) except -1:
         return RB_FOREVER
     cdef double seconds = timeout
     if not seconds >= 0:
-        raise ValueError(f"timeout must be None (wait), 0 (do not wait) or a positive number of seconds; got {timeout!r}")
+        raise ValueError(f"timeout must be None (wait), 0 (do not wait) or a positive number; got {timeout!r} seconds")
     if seconds == 0:
         return RB_NOW
     cdef int64_t now = rb_now_ns()
@@ -210,7 +213,8 @@ cdef class Ring:
 
     @staticmethod
     def attach(name):
-        """Attach to a named ring. FileNotFoundError, PermissionError, VersionMismatch, CorruptSegment, PeerTableFull."""
+        """Attach to a named ring.
+        FileNotFoundError, PermissionError, VersionMismatch, CorruptSegment or PeerTableFull when that cannot be."""
         cdef Ring self = Ring.__new__(Ring)
         cdef int rc
         encoded = checks.ring_name(name).encode("ascii")
@@ -423,8 +427,9 @@ cdef class Claim:
         cdef uint64_t bytes = checks.whole("nbytes", nbytes, at_least=0, at_most=INT64_MAX)
         self.must_be_pending()
         if bytes > self.slot.bytes:
-            raise BatchTooLarge(f"{bytes} bytes were to be published, the slot holds {self.slot.bytes}; make the ring with larger slots",
-                                needed_bytes=bytes, available_bytes=self.slot.bytes)
+            raise BatchTooLarge(
+                f"{bytes} bytes were to be published, the slot holds {self.slot.bytes}; make the ring with larger slots",
+                needed_bytes=bytes, available_bytes=self.slot.bytes)
         self.pending = False
         check(rb_commit(self.ring.ring, &self.slot, bytes), self.ring)
 

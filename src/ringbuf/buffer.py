@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringbuf import checks, frame
-from ringbuf._core import ANY, Ring
+from ringbuf._core import ANY, Claim, Ring
 from ringbuf.errors import Closed, PeerTableFull
 from ringbuf.frame import FRAME_ROOM
 
@@ -287,13 +288,14 @@ class Slot:
     def __init__(self, ring: RingBuffer, **wish: Any) -> None:
         self._ring = ring
         self._wish = wish
-        self._claim = self._writer = None
+        self._claim: Claim | None = None
+        self._writer: frame.Writer | None = None
         self._arrays: list[np.ndarray] = []
-        self.value = _UNSET
 
     def __enter__(self) -> Slot:
         ring = self._ring
         ring._write_only()
+        self.value = _UNSET
         self._claim = ring._core.claim(**self._wish)
         self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes, pickle=ring._pickle)
         return self
@@ -319,7 +321,7 @@ class Slot:
             if kind is not None:
                 return
             if self.value is _UNSET:
-                raise ValueError("nothing to publish: the block ended without setting slot.value; set it to the arrays or tree")
+                raise ValueError("nothing to publish: the block ended without setting slot.value")
             nbytes = writer.finish(self.value)
             for array in arrays:
                 array.flags.writeable = False  # a write from now on would change a message under its reader

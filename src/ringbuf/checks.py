@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import Any, Mapping, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ def ring_name(value: Any) -> str:
     if len(value) > NAME_MAX or not _NAME.fullmatch(value):
         raise ValueError(
             f"a ring's name must be 1 to {NAME_MAX} of the characters A-Z a-z 0-9 . _ - and not begin with '.'; "
-            f"got {len(value)}: {value[:NAME_MAX + 1]!r}"
+            f"got {len(value)}: {value[: NAME_MAX + 1]!r}"
         )
     return value
 
@@ -48,4 +49,4 @@ def choice(label: str, value: Any, choices: Mapping[Any, T]) -> T:
 def seconds(label: str, value: float | None) -> None:
     """Refuse what is no time to wait: None waits for ever, 0 not at all."""
     if value is not None and (math.isnan(value) or value < 0):
-        raise ValueError(f"{label} must be None (wait), 0 (do not wait) or a positive number of seconds; got {value!r}")
+        raise ValueError(f"{label} must be None (wait), 0 (do not wait) or a positive number; got {value!r} seconds")

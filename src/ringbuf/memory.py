@@ -42,6 +42,9 @@ def shortage(code: int, needed_bytes: int, *, named: bool) -> OSError:
             f"enlarge {SHM} (docker run --shm-size=, or mount -o remount,size=), ask for fewer or smaller slots, "
             "or leave out name=: an anonymous ring does not live there"
         )
+    elif free >= needed_bytes:
+        where = "memory"
+        remedy = "so a limit on this process is in the way: look at ulimit -v, and at vm.overcommit_memory"
     else:
         where = "memory"
         remedy = "ask for fewer or smaller slots, or raise the memory limit of the container"
