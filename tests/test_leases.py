@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from processes import script
 
+import ringbuf
 from ringbuf import Closed, RingBuffer
 
 SLOTS = 8
@@ -138,6 +139,20 @@ def test_a_closed_ring_stays_closed_while_views_of_it_live(ring):
     with pytest.raises(Closed):
         ring.get(timeout=0)
     assert (held["x"] == 1).all()
+
+
+def test_a_closed_broadcast_reader_that_keeps_a_view_holds_nobody_up():
+    name = f"test-leases-{os.getpid()}"
+    with RingBuffer(slots=2, slot_bytes=4096, mode="broadcast", name=name) as ring:
+        reader = ringbuf.attach(name)
+        ring.put(message(1))
+        held = reader.get()
+        reader.close()
+        for i in range(10):
+            ring.put(message(i), timeout=0)
+        assert (held["x"] == 1).all()
+        del held
+        assert (ring.stats().free, ring.stats().participants) == (2, 1)
 
 
 def test_the_memory_goes_with_the_last_view():

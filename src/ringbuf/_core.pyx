@@ -19,7 +19,7 @@ from cpython.buffer cimport (
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memset
 
 from ringbuf._ringbuf cimport *
 
@@ -45,6 +45,7 @@ cdef dict HUGEPAGES = {None: RB_HUGE_AUTO, False: RB_HUGE_NEVER, True: RB_HUGE_A
 cdef enum:
     LOST_MAX = 64              # what rb_get_lost() gives at most
     WORTH_LETTING_GO = 1 << 16 # bytes; a shorter copy takes less time than handing the GIL over
+    PAST_CACHE = 8 << 20       # bytes; what is larger is not in the cache any more when its consumer comes
 
 cdef unsigned long forks = 0   # how many forks lie between this process and the one that loaded the module
 
@@ -76,7 +77,7 @@ cdef int check(int rc, Ring ring=None, object timed_out=None, object timeout=Non
     if rc == -errno.ESTALE:
         raise RingbufError("this slot was handed back before, or belongs to the process that this one was forked from")
     if rc == -errno.EBUSY:
-        raise RingbufError(f"{ring.held} messages of this ring are still held; drop them before unsubscribe()")
+        raise RingbufError(f"{ring.held} messages from before unsubscribe() are still held; drop them and read again")
     if rc == -errno.EUSERS:
         raise PeerTableFull("no place for one more reader or process on this ring; let one leave, or make another ring")
     if rc == -errno.EBADMSG:
@@ -107,7 +108,7 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
     if rc == -errno.EPROTO:
         raise VersionMismatch(f"{called} {other_layout(name, fd)}; use the version that made it, or make it anew")
     if rc == -errno.EBADMSG:
-        raise CorruptSegment(f"{called} is no ring, or cut short, or its header contradicts itself; nothing was changed")
+        raise CorruptSegment(f"{called} is no ring, or cut short, or its header contradicts itself; it is as before")
     if rc == -errno.EUSERS:
         raise PeerTableFull(f"{called} has as many processes attached as it has room for; let one leave")
     raise OSError(-rc, os.strerror(-rc), name)
@@ -252,7 +253,7 @@ cdef class Ring:
     cdef rb_ring *open(self) except NULL:
         """The handle, for a call that begins now."""
         if self.closed or self.ring == NULL:
-            self.unmap_if_over()  # closed while we slept: the last one out does it
+            self.leave_if_over()  # closed while we slept: the last one out does it
             raise Closed("this handle on the ring is closed")
         return self.ring
 
@@ -267,23 +268,28 @@ cdef class Ring:
             self.forks = forks
             self.waiting = 0
 
-    cdef void unmap_if_over(self) noexcept:
+    cdef void leave_if_over(self) noexcept:
+        """Once it is closed: leave the ring when nothing of it is held, and until then stop being a reader."""
         cdef rb_ring *ring = self.ring
         self.forget_other_threads_after_fork()
-        if self.closed and ring != NULL and self.waiting == 0 and self.claims == 0 and self.leases == 0:
+        if not self.closed or ring == NULL or self.waiting != 0:
+            return
+        if self.claims == 0 and self.leases == 0:
             self.ring = NULL
             rb_detach(ring)
+        else:
+            rb_unsubscribe(ring)
 
     def close(self):
         """Begin nothing more through this handle. Idempotent; the mapping stays until the last lease is gone."""
         self.closed = True
         if self.ring != NULL and self.waiting:
             rb_wake(self.ring)
-        self.unmap_if_over()
+        self.leave_if_over()
 
     def __dealloc__(self):
         self.closed = True
-        self.unmap_if_over()
+        self.leave_if_over()
 
     # -- messages
 
@@ -309,7 +315,7 @@ cdef class Ring:
                 break
         if rc == 0:
             claim.belongs_to(self)
-        self.unmap_if_over()
+        self.leave_if_over()
         check(rc, self, Full, timeout)
         return claim
 
@@ -340,7 +346,7 @@ cdef class Ring:
                 break
         if rc == 0:
             lease.belongs_to(self)
-        self.unmap_if_over()
+        self.leave_if_over()
         check(rc, self, Empty, timeout)
         return lease
 
@@ -420,7 +426,7 @@ cdef class Claim:
         if self.pending:
             rb_abort(self.ring.ring, &self.slot)
         self.ring.claims -= 1
-        self.ring.unmap_if_over()
+        self.ring.leave_if_over()
 
     def commit(self, nbytes):
         """Publish the first `nbytes` of the slot."""
@@ -428,7 +434,7 @@ cdef class Claim:
         self.must_be_pending()
         if bytes > self.slot.bytes:
             raise BatchTooLarge(
-                f"{bytes} bytes were to be published, the slot holds {self.slot.bytes}; make the ring with larger slots",
+                f"{bytes} bytes were to be published, a slot holds {self.slot.bytes}; make it with larger slots",
                 needed_bytes=bytes, available_bytes=self.slot.bytes)
         self.pending = False
         check(rb_commit(self.ring.ring, &self.slot, bytes), self.ring)
@@ -490,7 +496,7 @@ cdef class Lease:
             return
         rb_release(self.ring.ring, &self.slot)  # -ESTALE in a forked child: the slot is the parent's
         self.ring.leases -= 1
-        self.ring.unmap_if_over()
+        self.ring.leave_if_over()
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.slot.data, self.slot.bytes, self.ring.mode == "broadcast", flags)
@@ -519,21 +525,34 @@ cdef class Lease:
         return self.slot.index
 
 
-def copy_into(destination, source):
-    """Copy the bytes of `source` to the beginning of `destination`, both contiguous buffers, without the GIL."""
+def copy_into(destination, source, *, streaming=None):
+    """Copy the bytes of `source` to the beginning of `destination`, both contiguous buffers that do not overlap.
+
+    The GIL is free meanwhile. streaming: whether to copy past the processor's caches, which is faster for a slot that
+    is larger than they are, also when it is filled in small pieces; None goes by the size of `source`.
+    """
     cdef Py_buffer to, from_
+    cdef bint past_cache
     PyObject_GetBuffer(destination, &to, PyBUF_WRITABLE | PyBUF_ANY_CONTIGUOUS)
     try:
         PyObject_GetBuffer(source, &from_, PyBUF_ANY_CONTIGUOUS)
         try:
             if from_.len > to.len:
                 raise ValueError(f"{from_.len} bytes do not fit into {to.len}")
+            past_cache = from_.len >= PAST_CACHE if streaming is None else streaming
             if from_.len < WORTH_LETTING_GO:
-                memmove(to.buf, from_.buf, from_.len)
+                copy(to.buf, from_.buf, from_.len, past_cache)
             else:
                 with nogil:
-                    memmove(to.buf, from_.buf, from_.len)
+                    copy(to.buf, from_.buf, from_.len, past_cache)
         finally:
             PyBuffer_Release(&from_)
     finally:
         PyBuffer_Release(&to)
+
+
+cdef void copy(void *to, const void *source, size_t bytes, bint past_cache) noexcept nogil:
+    if past_cache:
+        rb_copy_streaming(to, source, bytes)
+    else:
+        memcpy(to, source, bytes)

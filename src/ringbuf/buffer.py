@@ -193,7 +193,7 @@ class RingBuffer:
         self._reads_unasked = False
 
     def unsubscribe(self) -> None:
-        """Broadcast: receive nothing more, and give up what was not read yet."""
+        """Broadcast: receive nothing more, and give up what was not read yet. What is held stays valid."""
         self._core.unsubscribe()
         self._reads_unasked = False
 
