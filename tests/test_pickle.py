@@ -135,6 +135,16 @@ def test_starting_children_leaves_no_descriptors_behind():
         assert ring.stats().participants == 1
 
 
+def test_an_unpickled_handle_gives_its_descriptors_back_when_it_is_closed():
+    with RingBuffer(slots=1, slot_bytes=10) as ring:
+        counts = []
+        for _ in range(5):
+            copy.copy(ring).close()
+            counts.append(len(os.listdir("/proc/self/fd")))
+        assert counts[-1] == counts[0]
+        assert ring.stats().participants == 1
+
+
 STRANGER = """
 import sys, ringbuf
 with ringbuf.attach(sys.argv[1]) as ring:

@@ -71,7 +71,8 @@ class RingBuffer:
         A named ring can be reached by any process of the same user with `attach(name)`.
     mode: "queue" gives each message to one consumer, "broadcast" to every reader (16 at most).
     full: what `put` does when no slot is free: "block" waits, "overwrite" gives up the oldest unread message.
-    hugepages: None takes them where the kernel offers them for large slots, True asks for them, False does not.
+    hugepages: None asks for them for slots of 16 MiB and more, True for all (each slot is rounded up to 2 MiB), False
+        for none. A matter of speed alone.
     redeliver: whether messages that a dead consumer held go to another one (True) or are dropped.
 
     Keeping what `get` returns is always safe: a slot is free again when the last view of it is gone.
