@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from processes import DEADLINE_S, eventually
 
-from ringbuf import BatchTooLarge, Closed, CorruptSegment, Empty, Full, RingbufError, VersionMismatch
+from ringbuf import BatchTooLarge, Closed, CorruptSegment, Empty, Full, RingbufError, VersionMismatch, memory
 from ringbuf._core import ANY, Ring, copy_into
 from ringbuf.memory import path_of
 
@@ -395,6 +395,26 @@ def test_more_memory_than_there_is_is_an_os_error_with_both_sizes():
     with pytest.raises(OSError, match=r"\d{16} bytes does not fit: \d+ bytes of memory .*smaller slots") as caught:
         Ring.create(slots=1000, slot_bytes=2**40)
     assert caught.value.errno == errno.ENOMEM
+
+
+def test_more_than_a_control_group_allows_is_an_os_error(tmp_path, monkeypatch):
+    """Groups as version 2 shows them: ours has no limit, the one around it has 5000 bytes left and 1000 to win back."""
+    group = tmp_path / "around"
+    (group / "ours").mkdir(parents=True)
+    (group / "ours/memory.max").write_text("max\n")
+    (group / "ours/memory.current").write_text("1\n")
+    (group / "memory.max").write_text("100000\n")
+    (group / "memory.current").write_text("95000\n")
+    (group / "memory.stat").write_text("anon 7\nfile 1500\nshmem 500\n")
+    (tmp_path / "membership").write_text("1:cpu:/else\n0::/around/ours\n")
+    monkeypatch.setattr(memory, "CGROUP", str(tmp_path))
+    monkeypatch.setattr(memory, "MEMBERSHIP", str(tmp_path / "membership"))
+    memory.refuse_beyond_control_groups(6000, named=False)
+    with pytest.raises(OSError, match="6001 bytes does not fit: 6000 bytes of memory are free") as caught:
+        memory.refuse_beyond_control_groups(6001, named=False)
+    assert caught.value.errno == errno.ENOMEM
+    with pytest.raises(OSError, match="6000 bytes of memory are free"):
+        Ring.create(slots=2, slot_bytes=100)
 
 
 def test_a_limit_on_file_sizes_is_an_os_error_not_a_signal():

@@ -206,7 +206,7 @@ cdef class Ring:
         options.hugepages = checks.choice("hugepages", hugepages, HUGEPAGES)
         options.redeliver = bool(redeliver)
         check_opened(rb_segment_bytes(&options, &needed), name)
-        memory.refuse_what_cannot_be(needed, named=name is not None)
+        memory.refuse_beyond_control_groups(needed, named=name is not None)
         with nogil:
             rc = rb_create(&options, &self.ring)
         check_opened(rc, name, -1, needed)

@@ -85,7 +85,7 @@ cdef extern from "ringbuf.h" nogil:
     int rb_peek_version(int fd, uint32_t *version)
     void rb_detach(rb_ring *ring)
     int rb_fd(const rb_ring *ring)
-    void rb_get_info "rb_info"(const rb_ring *ring, rb_info *out)
+    void rb_get_info(const rb_ring *ring, rb_info *out)
 
     int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, rb_slot *out)
     int rb_commit(rb_ring *ring, const rb_slot *slot, uint64_t bytes)

@@ -7,6 +7,7 @@ import os
 
 SHM = "/dev/shm"
 CGROUP = "/sys/fs/cgroup"
+MEMBERSHIP = "/proc/self/cgroup"
 
 
 def path_of(name: str) -> str:
@@ -23,13 +24,12 @@ def free_bytes(*, named: bool) -> int:
     return min(found)
 
 
-def refuse_what_cannot_be(needed_bytes: int, *, named: bool) -> None:
-    """Raise when the kernel could only answer by killing somebody.
+def refuse_beyond_control_groups(needed_bytes: int, *, named: bool) -> None:
+    """Raise when a reservation would make the kernel kill in our control group, as it does instead of failing.
 
-    A reservation beyond the memory there is does not fail: the kernel goes on until it runs out and
-    then picks a process to kill, often this one.
+    The machine's own memory is libringbuf's to check.
     """
-    if needed_bytes > free_bytes(named=False):
+    if any(needed_bytes > left for left in _cgroup_bytes()):
         raise shortage(errno.ENOMEM, needed_bytes, named=named)
 
 
@@ -64,7 +64,7 @@ def _machine_bytes() -> int:
 def _cgroup_bytes() -> list[int]:
     """What the limits of our control group, and of those around it, leave."""
     try:
-        with open("/proc/self/cgroup") as lines:
+        with open(MEMBERSHIP) as lines:
             groups = [line.rstrip("\n").split(":", 2) for line in lines]
     except OSError:
         return []
