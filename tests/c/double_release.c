@@ -1,0 +1,72 @@
+/* A slot that was handed back already is refused with -ESTALE, also when somebody has it again. */
+#include "t.h"
+
+static void in_a_queue(void)
+{
+	rb_ring *ring = t_queue(1);
+	struct rb_slot claimed = t_claim(ring, 1);
+
+	t_commit(ring, claimed);
+	t_equal(rb_commit(ring, &claimed, 16), -ESTALE);
+	t_equal(rb_abort(ring, &claimed), -ESTALE);
+
+	struct rb_slot taken = t_take(ring);
+	t_equal(rb_commit(ring, &claimed, 16), -ESTALE);
+	t_equal(rb_release(ring, &taken), 0);
+	t_equal(rb_release(ring, &taken), -ESTALE);
+
+	t_put(ring, 2);
+	t_equal(rb_release(ring, &taken), -ESTALE);
+	struct rb_slot next = t_take(ring);
+	t_equal(rb_release(ring, &taken), -ESTALE);
+	t_verify(&next);
+	t_equal(rb_release(ring, &next), 0);
+	t_equal(t_stats(ring).consumed, 2);
+	rb_detach(ring);
+}
+
+static void in_a_broadcast(void)
+{
+	rb_ring *ring = t_broadcast(1), *other = t_attach(ring);
+
+	t_equal(rb_subscribe(ring), 0);
+	t_equal(rb_subscribe(other), 0);
+	t_put(ring, 1);
+	struct rb_slot taken = t_take(ring);
+	t_equal(rb_release(ring, &taken), 0);
+	t_equal(rb_release(ring, &taken), -ESTALE);
+	t_equal(t_get(other), 1); /* it still owed its own */
+
+	t_put(ring, 2);
+	struct rb_slot next = t_take(ring);
+	t_equal(next.index, taken.index);
+	t_equal(rb_release(ring, &taken), -ESTALE);
+	t_equal(rb_release(ring, &next), 0);
+	t_equal(t_get(other), 2);
+	t_equal(t_stats(ring).consumed, 4);
+	rb_detach(other);
+	rb_detach(ring);
+}
+
+static void by_another_handle(void)
+{
+	rb_ring *ring = t_queue(2), *other = t_attach(ring);
+
+	struct rb_slot claimed = t_claim(ring, 1);
+	t_equal(rb_commit(other, &claimed, 16), -ESTALE);
+	t_equal(rb_abort(other, &claimed), -ESTALE);
+	t_commit(ring, claimed);
+	struct rb_slot taken = t_take(ring);
+	t_equal(rb_release(other, &taken), -ESTALE);
+	t_equal(rb_release(ring, &taken), 0);
+	rb_detach(other);
+	rb_detach(ring);
+}
+
+int main(void)
+{
+	in_a_queue();
+	in_a_broadcast();
+	by_another_handle();
+	return 0;
+}
