@@ -185,6 +185,67 @@ static inline void t_unmap(struct rb_map *map)
 	munmap(map->base, map->header.total_bytes);
 }
 
+/* ---- doctored segments ---------------------------------------------------------------------------- */
+
+/* A memfd with the first `bytes` of a ring's segment, sealed as the library seals its own. */
+static inline int t_copy(const rb_ring *ring, uint64_t bytes, int seals)
+{
+	struct rb_map map = t_map(ring);
+	int fd = memfd_create("t", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	t_check(fd >= 0);
+	t_equal(ftruncate(fd, (off_t)bytes), 0);
+	t_equal(pwrite(fd, map.base, bytes, 0), bytes);
+	t_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	t_unmap(&map);
+	return fd;
+}
+
+#define T_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static inline struct rb_header t_header(int fd)
+{
+	struct rb_header header;
+
+	t_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	return header;
+}
+
+/* FNV-1a, the sum that makes a header agree with itself. */
+static inline uint64_t t_checksum(const struct rb_header *header)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < offsetof(struct rb_header, checksum); i++)
+		sum = (sum ^ ((const unsigned char *)header)[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+/* Attach, see it refused, and see that nothing was written. */
+#define t_refuses(fd, want) t_compare(__FILE__, __LINE__, "rb_attach_fd", t_try_attach(fd), want)
+
+static inline int t_try_attach(int fd)
+{
+	struct stat stat;
+	rb_ring *ring = NULL;
+
+	t_equal(fstat(fd, &stat), 0);
+	size_t bytes = (size_t)stat.st_size;
+	unsigned char *before = malloc(bytes + 1), *after = malloc(bytes + 1);
+	t_check(before && after);
+	t_equal(pread(fd, before, bytes, 0), bytes);
+	int rc = rb_attach_fd(fd, &ring);
+	if (rc == 0) {
+		rb_detach(ring);
+	} else {
+		t_equal(pread(fd, after, bytes, 0), bytes);
+		t_equal(memcmp(before, after, bytes), 0);
+	}
+	free(before);
+	free(after);
+	return rc;
+}
+
 /* ---- messages: the tag again as payload, twice, once inverted, so that a torn one shows ---------------- */
 
 static inline void t_fill(const struct rb_slot *slot)
