@@ -49,8 +49,10 @@ static bool read_one(struct rb_self *self, uint64_t last[PRODUCERS])
 	struct rb_slot slot;
 	bool freed;
 
-	if (rb_ring_take(self, NULL, &slot, &freed) == -EAGAIN)
+	if (rb_ring_take(self, NULL, &slot, &freed) == -EAGAIN) {
+		sched_yield(); /* the others may be waiting for this core */
 		return false;
+	}
 	t_verify(&slot);
 	uint64_t producer = slot.tag >> 32, number = slot.tag & UINT32_MAX;
 	if (last[producer] != 0)
