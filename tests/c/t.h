@@ -42,6 +42,7 @@
 
 static char t_named[RB_NAME_MAX + 1]; /* see t_name() */
 static pid_t t_namer;
+static char t_context[128]; /* for a failure's message: which of many cases this is; empty: there is one only */
 
 static inline _Noreturn void t_die(const char *file, int line, const char *format, ...)
 {
@@ -52,7 +53,7 @@ static inline _Noreturn void t_die(const char *file, int line, const char *forma
 		snprintf(path, sizeof(path), "/dev/shm/ringbuf.%s", t_named);
 		unlink(path);
 	}
-	fprintf(stderr, "%s:%d: ", file, line);
+	fprintf(stderr, "%s:%d: %s", file, line, t_context);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
