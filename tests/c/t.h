@@ -44,15 +44,21 @@ static char t_named[RB_NAME_MAX + 1]; /* see t_name() */
 static pid_t t_namer;
 static char t_context[128]; /* for a failure's message: which of many cases this is; empty: there is one only */
 
+/* Where a name stands. Good until the next call. */
+static inline const char *t_path(const char *name)
+{
+	static char path[RB_NAME_MAX + 64];
+
+	snprintf(path, sizeof(path), "/dev/shm/ringbuf.%s", name);
+	return path;
+}
+
 static inline _Noreturn void t_die(const char *file, int line, const char *format, ...)
 {
-	char path[RB_NAME_MAX + 32];
 	va_list args;
 
-	if (t_namer == getpid()) {
-		snprintf(path, sizeof(path), "/dev/shm/ringbuf.%s", t_named);
-		unlink(path);
-	}
+	if (t_namer == getpid())
+		unlink(t_path(t_named));
 	fprintf(stderr, "%s:%d: %s", file, line, t_context);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
@@ -147,10 +153,7 @@ static inline const char *t_name(void)
 
 static inline bool t_name_exists(const char *name)
 {
-	char path[RB_NAME_MAX + 32];
-
-	snprintf(path, sizeof(path), "/dev/shm/ringbuf.%s", name);
-	return access(path, F_OK) == 0;
+	return access(t_path(name), F_OK) == 0;
 }
 
 static inline struct rb_stats t_stats(rb_ring *ring)
