@@ -1,0 +1,86 @@
+"""The side channel between a loader and one of its workers: a socket pair for what does not fit into a ring.
+
+Rings carry tasks and batches. The channel carries descriptors: of the rings themselves, of a larger ring when
+batches grow, of the memory of an oversized task or error. Each message is a short list that starts with its
+kind, in one datagram, with its descriptors attached. Nobody blocks on a channel for long: messages are few and
+small, and a receiver waits in slices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+from typing import Any
+
+__all__ = ["Channel", "read_memory", "shared_memory"]
+
+MESSAGE_BYTES = 65536
+MESSAGE_DESCRIPTORS = 4
+
+
+class Channel:
+    """One end of the socket pair."""
+
+    def __init__(self, end: socket.socket):
+        self._socket = end
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, socket.socket]:
+        """The main process's end, and the socket that becomes the worker's."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(ours), theirs
+
+    def send(self, *message: Any, descriptors: tuple[int, ...] = ()) -> bool:
+        """Send without waiting. False: not now, the other end has much to read; or never, it is gone."""
+        data = json.dumps(message).encode()
+        try:
+            socket.send_fds(self._socket, [data], list(descriptors), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    def waiting(self, timeout_ms: int = 0) -> bool:
+        """Whether there is something to receive, within `timeout_ms`."""
+        return bool(self._poll.poll(timeout_ms))
+
+    def receive(self) -> tuple[list, list[int]] | None:
+        """The next message and its descriptors, which become the caller's; None where there is none now.
+
+        Raises EOFError when there will be no more.
+        """
+        try:
+            data, descriptors, _, _ = socket.recv_fds(
+                self._socket, MESSAGE_BYTES, MESSAGE_DESCRIPTORS, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise EOFError("the other end of the channel is closed")
+        return json.loads(data), descriptors
+
+    def close(self) -> None:
+        # Not shutdown(): after a fork other processes have this end too, and it stays theirs.
+        self._socket.close()
+
+
+def shared_memory(data: bytes, label: str) -> int:
+    """A descriptor of nameless memory that holds `data`, for sending over a channel."""
+    descriptor = os.memfd_create(label, os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_memory(descriptor: int) -> bytes:
+    """What `shared_memory` put behind a descriptor, however often it is read and by whom."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

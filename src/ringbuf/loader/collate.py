@@ -1,0 +1,366 @@
+"""Samples into one batch, column by column.
+
+A *column* is one leaf of the samples' nesting: all values of `sample['image']`. The first sample decides the
+layout; each further one is copied into its row while it is still in cache, so a dataset may hand out the same
+buffer every time. Where the rows lie is the caller's choice: in private memory, or in a slot of a ring.
+
+    stack = Stack(first_sample, rows=32)
+    stack.allocate(np.empty)                # or something that hands out arrays inside a slot
+    stack.add(0, first_sample) ...          # in order, one for each row
+    batch = stack.finish()
+
+The rules are those of torch's default_collate, with arrays where it has tensors:
+
+    array, array scalar       stacked along a new first axis, dtype kept
+    float / int / bool        float64 / int64 / bool array
+    str, bytes                the values themselves: a list, or a tuple inside a sequence
+    mapping, named tuple      the same type
+    tuple                     list
+    other sequence            the same type, as far as it can be filled with other values
+    anything else, also None  TypeError
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Stack", "convert", "default_collate", "default_convert", "to_array"]
+
+ALIGNMENT = 64  # of arrays in a slot
+
+Empty = Callable[[tuple, np.dtype], np.ndarray]
+
+
+def default_collate(samples: Sequence) -> Any:
+    """One batch of `samples`, in private memory."""
+    stack = Stack(first_of(samples), rows=len(samples))
+    stack.allocate(np.empty)
+    for row, sample in enumerate(samples):
+        stack.add(row, sample)
+    return stack.finish()
+
+
+def default_convert(sample: Any) -> Any:
+    """A sample that is to be delivered as it is: containers as in a batch, arrays as private copies."""
+    return convert(sample, private=True)
+
+
+def first_of(samples: Sequence) -> Any:
+    """The sample that decides the layout."""
+    if len(samples) == 0:
+        raise IndexError("a batch of no samples has no layout: the batch sampler gave no indices")
+    return samples[0]
+
+
+class Stack:
+    """The rows of one batch while they come in.
+
+    first: the sample that decides the layout.
+    rows: how many there will be at most.
+    indices: what to call the samples in messages; their places in the batch if not given.
+    """
+
+    def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None):
+        self.rows = rows
+        self.filled = 0
+        self._indices = indices
+        self._root = _column(first, "batch", inside=None)
+
+    def nbytes(self) -> int:
+        """Room that the rows need, as far as the first sample tells."""
+        return self._root.nbytes(self.rows)
+
+    def allocate(self, empty: Empty) -> None:
+        """Lay out the rows in arrays that `empty(shape, dtype)` returns."""
+        self._root.allocate(self.rows, empty)
+
+    def add(self, row: int, sample: Any) -> None:
+        """Copy the next sample into its row."""
+        try:
+            self._root.add(row, sample)
+        except _Ragged as ragged:
+            raise RuntimeError(
+                f"{ragged.keyword}, but got {ragged.want} for sample {self._name(0)} "
+                f"and {ragged.got} for sample {self._name(row)} at {ragged.path}"
+            ) from None
+        self.filled = row + 1
+
+    def finish(self) -> Any:
+        """The batch of all rows that were filled; its arrays are those that were allocated, or parts of them."""
+        return self._root.finish(self.filled)
+
+    def _name(self, row: int) -> Any:
+        return row if self._indices is None or row >= len(self._indices) else self._indices[row]
+
+
+class _Ragged(Exception):
+    """A sample whose size differs from the first one's."""
+
+    def __init__(self, keyword: str, path: str, want: Any, got: Any):
+        self.keyword, self.path, self.want, self.got = keyword, path, want, got
+
+
+# ---- columns: nbytes(rows), allocate(rows, empty), add(row, value), finish(rows) --------------------------------
+
+
+class _Rows:
+    """Arrays of one shape."""
+
+    def __init__(self, first: Any, path: str):
+        value = to_array(first, path)
+        self.path = path
+        self.kind = np.ndarray if isinstance(value, np.ndarray) else type(value)
+        self.shape = value.shape
+        self.dtype = value.dtype
+        self.out = None
+
+    def nbytes(self, rows: int) -> int:
+        size = self.dtype.itemsize * rows
+        for length in self.shape:
+            size *= length
+        return size + -size % ALIGNMENT
+
+    def allocate(self, rows: int, empty: Empty) -> None:
+        self.out = empty((rows, *self.shape), self.dtype)
+
+    def add(self, row: int, value: Any) -> None:
+        if type(value) is not self.kind:
+            value = to_array(value, self.path)
+        if value.shape != self.shape:
+            raise _Ragged("stack expects each tensor to be equal size", self.path, self.shape, value.shape)
+        if value.dtype is not self.dtype and value.dtype != self.dtype:
+            self._widen(row, value.dtype)
+        self.out[row] = value
+
+    def _widen(self, row: int, other: np.dtype) -> None:
+        """Make room for values of another dtype, rather than cut them down to the first sample's."""
+        try:
+            wide = np.result_type(self.dtype, other)
+        except TypeError:
+            raise TypeError(
+                f"{self.path} is {self.dtype} in the first sample and {other} in row {row}; they have no common dtype"
+            ) from None
+        if wide != self.dtype:
+            rows = np.empty(self.out.shape, wide)
+            rows[:row] = self.out[:row]
+            self.out, self.dtype = rows, wide
+
+    def finish(self, rows: int) -> np.ndarray:
+        return self.out if rows == len(self.out) else self.out[:rows]
+
+
+class _Numbers:
+    """Python numbers: gathered, and laid down at the end."""
+
+    ITEMSIZE = 8
+
+    def __init__(self, first: float, path: str):
+        self.path = path
+        self.always_float = isinstance(first, float)
+        self.values: list = []
+
+    def nbytes(self, rows: int) -> int:
+        return rows * self.ITEMSIZE + ALIGNMENT
+
+    def allocate(self, rows: int, empty: Empty) -> None:
+        del rows, empty
+
+    def add(self, row: int, value: Any) -> None:
+        del row
+        self.values.append(value)
+
+    def finish(self, rows: int) -> np.ndarray:
+        del rows
+        try:
+            # Without a dtype, so that numpy does not make a number of None or of a string.
+            numbers = np.array(self.values)
+        except ValueError:
+            raise TypeError(self._mixed()) from None
+        if numbers.ndim != 1 or numbers.dtype.kind not in "bif":
+            if all(isinstance(value, int) for value in self.values):
+                raise OverflowError(f"{self.path} holds an int that does not fit 64 bits: {max(self.values, key=abs)}")
+            raise TypeError(self._mixed())
+        return numbers.astype(np.float64, copy=False) if self.always_float else numbers
+
+    def _mixed(self) -> str:
+        types = sorted({type(value).__qualname__ for value in self.values})
+        return f"{self.path} is a number in the first sample, but the batch mixes {', '.join(types)}"
+
+
+class _Texts:
+    """Strings or bytes, which stay what they are."""
+
+    OVERHEAD = 24  # of a string in a frame, about
+
+    def __init__(self, first: str | bytes, inside: type | None):
+        self.values: list = []
+        self.size = len(first.encode("utf-8", "surrogatepass") if isinstance(first, str) else first)
+        self.container = tuple if inside is not None and issubclass(inside, Sequence) else list
+
+    def nbytes(self, rows: int) -> int:
+        return rows * (self.size + self.OVERHEAD)
+
+    def allocate(self, rows: int, empty: Empty) -> None:
+        del rows, empty
+
+    def add(self, row: int, value: Any) -> None:
+        del row
+        self.values.append(value)
+
+    def finish(self, rows: int) -> list | tuple:
+        del rows
+        return self.container(self.values)
+
+
+class _Nested:
+    """What mappings and sequences have in common: columns below, each under a key of the first sample's."""
+
+    children: list[tuple[Any, Any]]
+
+    def nbytes(self, rows: int) -> int:
+        return sum(child.nbytes(rows) for _, child in self.children)
+
+    def allocate(self, rows: int, empty: Empty) -> None:
+        for _, child in self.children:
+            child.allocate(rows, empty)
+
+
+class _Fields(_Nested):
+    """Mappings; the first one's keys decide."""
+
+    def __init__(self, first: Mapping, path: str):
+        self.first = first
+        self.children = [(key, _column(first[key], f"{path}[{key!r}]", inside=type(first))) for key in first]
+
+    def add(self, row: int, value: Mapping) -> None:
+        for key, child in self.children:
+            child.add(row, value[key])
+
+    def finish(self, rows: int) -> Any:
+        return _like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
+
+
+class _Items(_Nested):
+    """Sequences of one length."""
+
+    def __init__(self, first: Sequence, path: str):
+        self.first = first
+        self.path = path
+        self.children = [
+            (place, _column(value, f"{path}[{place}]", inside=type(first))) for place, value in enumerate(first)
+        ]
+
+    def add(self, row: int, value: Sequence) -> None:
+        if len(value) != len(self.children):
+            raise _Ragged(
+                "each element in list of batch should be of equal size", self.path, len(self.children), len(value)
+            )
+        for (_, child), part in zip(self.children, value, strict=True):
+            child.add(row, part)
+
+    def finish(self, rows: int) -> Any:
+        return _like_sequence(self.first, [child.finish(rows) for _, child in self.children])
+
+
+def _column(first: Any, path: str, *, inside: type | None) -> Any:
+    """The column that takes values like `first`, which lie in a container of type `inside`."""
+    if isinstance(first, (str, bytes)):
+        return _Texts(first, inside)
+    if isinstance(first, (np.ndarray, np.generic)) or _is_tensor(first):
+        return _Rows(first, path)
+    if isinstance(first, (float, int)):
+        return _Numbers(first, path)
+    if isinstance(first, Mapping):
+        return _Fields(first, path)
+    if isinstance(first, Sequence):
+        return _Items(first, path)
+    raise TypeError(
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {type(first)} at {path}; give a collate_fn that knows what to do with it"
+    )
+
+
+# ---- leaves and containers --------------------------------------------------------------------------------------
+
+
+def convert(sample: Any, *, private: bool, path: str = "batch") -> Any:
+    """`sample` with tensors as arrays and containers as a batch has them.
+
+    private: whether arrays are copied. Without, the result shares memory with the sample.
+    """
+    if isinstance(sample, np.ndarray) or _is_tensor(sample):
+        array = to_array(sample, path)
+        return array.copy() if private else array
+    if isinstance(sample, (str, bytes)):
+        return sample
+    if isinstance(sample, Mapping):
+        values = {key: convert(sample[key], private=private, path=f"{path}[{key!r}]") for key in sample}
+        return _like_mapping(sample, values)
+    if isinstance(sample, Sequence):
+        items = [convert(value, private=private, path=f"{path}[{at}]") for at, value in enumerate(sample)]
+        return _like_sequence(sample, items)
+    return sample
+
+
+def to_array(value: Any, path: str) -> np.ndarray | np.generic:
+    """`value` as a plain array, or the array scalar that it is; TypeError names `path` where it cannot be one."""
+    if _is_tensor(value):
+        value = _array_of_tensor(value, path)
+    elif isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{path} is a masked array, which would lose its mask; give its filled() or its two arrays")
+    elif not isinstance(value, np.generic):
+        # A subclass becomes a plain array of the same memory; a list or a number a new one.
+        value = np.asarray(value)
+    if value.dtype.hasobject or value.dtype.kind == "T":
+        raise TypeError(f"{path} has dtype {value.dtype}, whose items are pointers and cannot be shared")
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _array_of_tensor(tensor: Any, path: str) -> np.ndarray:
+    if tensor.device.type != "cpu":
+        raise TypeError(f"{path} is a tensor on {tensor.device}; return CPU data from the dataset")
+    if tensor.is_nested or tensor.layout is not sys.modules["torch"].strided:
+        raise TypeError(f"{path} is a nested or sparse tensor; give a collate_fn that knows what to do with it")
+    return tensor.detach().resolve_conj().resolve_neg().numpy()
+
+
+def _like_mapping(first: Mapping, values: dict) -> Any:
+    """`values` as a mapping of the type of `first`, or as a dict where that type cannot be filled."""
+    if type(first) is dict:
+        return values
+    try:
+        if isinstance(first, MutableMapping):
+            # A copy keeps what else the object carries, a default factory for one.
+            clone = copy.copy(first)
+            clone.update(values)
+            return clone
+        return type(first)(values)
+    except TypeError:
+        return values
+
+
+def _like_sequence(first: Sequence, items: list) -> Any:
+    """`items` as a sequence of the type of `first`, or as a list where that type cannot be filled."""
+    if isinstance(first, tuple):
+        return type(first)(*items) if hasattr(first, "_fields") else items
+    if type(first) is list:
+        return items
+    try:
+        if isinstance(first, MutableSequence):
+            clone = copy.copy(first)
+            for place, item in enumerate(items):
+                clone[place] = item
+            return clone
+        return type(first)(items)
+    except TypeError:
+        return items
