@@ -9,12 +9,13 @@ small, and a receiver waits in slices.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import select
 import socket
 from typing import Any
 
-__all__ = ["Channel", "read_memory", "shared_memory"]
+__all__ = ["Channel", "read_memory", "shared_memory", "take_memory"]
 
 MESSAGE_BYTES = 65536
 MESSAGE_DESCRIPTORS = 4
@@ -81,6 +82,16 @@ def shared_memory(data: bytes, label: str) -> int:
     return descriptor
 
 
-def read_memory(descriptor: int) -> bytes:
-    """What `shared_memory` put behind a descriptor, however often it is read and by whom."""
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+def read_memory(descriptor: int) -> mmap.mmap:
+    """A view of what `shared_memory` put behind a descriptor, which stays the caller's."""
+    return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+
+
+def take_memory(descriptors: list[int]) -> bytes:
+    """What is behind the first of these descriptors; all are closed."""
+    try:
+        with read_memory(descriptors[0]) as data:
+            return data[:]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import collate
-from .collate import Empty, Stack
+from ringbuf.loader import collate
+from ringbuf.loader.collate import Empty, Stack
 
 __all__ = ["Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "make_fetcher"]
 

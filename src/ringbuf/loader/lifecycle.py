@@ -1,0 +1,257 @@
+"""The workers of one iterator, from their start to their end: started together, watched, stopped together.
+
+Only the process that started them may stop them, and it always does: at the end of an epoch, when the iterator
+is collected, when the interpreter exits. Should it be killed, they notice by themselves (parent.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ringbuf.loader import worker
+from ringbuf.loader.channel import Channel, take_memory
+from ringbuf.loader.spec import Sealed, WorkerSpec
+
+__all__ = ["Crew", "Member"]
+
+STOP_S = 5.0  # how long all workers together may take to stop by themselves
+TERMINATE_S = 0.5  # and after SIGTERM, before SIGKILL
+STATUS_S = 0.5  # how late an exit status may be
+
+# What other workers would inherit through a fork and must not keep open: see worker.Origin.inherited.
+_ours: weakref.WeakSet = weakref.WeakSet()
+
+
+class Member:
+    """One worker, seen from the main process."""
+
+    def __init__(self, worker_id: int, channel: Channel):
+        self.id = worker_id
+        self.channel = channel
+        self.process: Any = None
+        self.pid: int | None = None
+        self.exitcode: int | None = None
+        self._pidfd: int | None = None
+
+    def begin(self, process: Any) -> None:
+        """The process was started."""
+        self.process, self.pid = process, process.pid
+        # It is over before its pid is free again: nobody else can be behind this descriptor.
+        with contextlib.suppress(OSError):
+            self._pidfd = os.pidfd_open(process.pid)
+
+    def over(self) -> bool:
+        """Whether the process has ended."""
+        if self.process is None:
+            return True
+        if not self.process.is_alive():
+            self._settle()
+        elif self._pidfd is not None and select.select([self._pidfd], [], [], 0)[0]:
+            # It has ended, but its exit status is not here: a forkserver is a moment late with it, and where a
+            # host program ignores SIGCHLD it never comes.
+            self.process.join(STATUS_S)
+            self._settle()
+        return self.process is None
+
+    def last_words(self) -> str | None:
+        """What it said before it died of an error outside any task."""
+        with contextlib.suppress(EOFError, OSError):
+            while (letter := self.channel.receive()) is not None:
+                message, descriptors = letter
+                text = take_memory(descriptors)
+                if message[0] == "last words":
+                    return text.decode("utf-8", "replace")
+        return None
+
+    def close(self) -> None:
+        """Let go of it; the process has ended."""
+        self.channel.close()
+        if not self.over():  # not even SIGKILL ended it: it hangs in the kernel
+            self._close_pidfd()
+
+    @property
+    def waitable(self) -> int:
+        """A descriptor that becomes readable at its end."""
+        return self._pidfd if self._pidfd is not None else self.process.sentinel
+
+    def _settle(self) -> None:
+        self.exitcode = self.process.exitcode
+        with contextlib.suppress(ValueError):  # no exit status, so multiprocessing thinks that it lives
+            self.process.close()
+        self.process = None
+        self._close_pidfd()
+
+    def _close_pidfd(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
+class Crew:
+    """All workers of one iterator.
+
+    tasks: the task ring, which tells waiting workers to stop when it is finished.
+    rings: what each worker gets through its channel before anything else, as (message, descriptor).
+    """
+
+    def __init__(self, *, context: Any, spec: WorkerSpec, tasks: Any, rings: list[tuple[list, int]]):
+        self.members: list[Member] = []
+        self.stopped = False
+        self._pid = os.getpid()
+        self._tasks = tasks
+        self._tether: Any = None
+        with _sigint_held(context):
+            try:
+                self._start(context, spec, rings)
+            except BaseException:
+                self.stop()
+                raise
+
+    def over(self, worker_id: int) -> bool:
+        """Whether this worker has ended."""
+        return self.members[worker_id].over()
+
+    def tell(self, *message: Any, descriptor: int) -> None:
+        """Send a message to all workers."""
+        for member in self.members:
+            member.channel.send(*message, descriptors=(descriptor,))
+
+    def stop(self) -> None:
+        """End all workers: those that wait at once, those in user code when it returns, and after a deadline the
+        rest by force. Idempotent. In a forked child it only forgets them: they are the parent's."""
+        if self.stopped or os.getpid() != self._pid:
+            return
+        self.stopped = True
+        try:
+            with _sigint_held():
+                self._tasks.finish()
+                for member in self.members:
+                    member.channel.send("stop")
+                self._wait(STOP_S)
+        finally:
+            self._end_by_force()
+            for member in self.members:
+                member.close()
+            if self._tether is not None:
+                self._tether.close()  # only now: it kills whoever is left
+
+    def _start(self, context: Any, spec: WorkerSpec, rings: list[tuple[list, int]]) -> None:
+        method = context.get_start_method()
+        from_main_thread = threading.current_thread() is threading.main_thread()
+        forked, direct = method == "fork", method != "forkserver"
+        tethered = None
+        if not (direct and from_main_thread):
+            tethered, self._tether = context.Pipe(duplex=False)
+            _ours.add(self._tether)
+        load = spec if forked else Sealed(spec)
+        try:
+            for worker_id in range(spec.num_workers):
+                channel, end = Channel.pair()
+                self.members.append(Member(worker_id, channel))
+                _ours.add(channel)
+                for message, descriptor in rings:
+                    channel.send(*message, descriptors=(descriptor,))
+                origin = worker.Origin(os.getpid(), direct, from_main_thread, tethered, list(_ours) if forked else [])
+                process = context.Process(
+                    target=worker.run,
+                    args=(load, worker_id, end, origin),
+                    name=f"RingLoader worker {worker_id}",
+                    daemon=True,
+                )
+                with end, _children_allowed():
+                    _start(process, worker_id, spec.num_workers)
+                self.members[-1].begin(process)
+        finally:
+            if tethered is not None:
+                tethered.close()
+            if not forked:
+                load.close()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until all have ended, at most so long."""
+        deadline = time.monotonic() + seconds
+        while left := [member for member in self.members if not member.over()]:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return
+            poll = select.poll()
+            for member in left:
+                poll.register(member.waitable, select.POLLIN)
+            # A sentinel is readable a moment before the exit status is there.
+            if poll.poll(min(remaining, 1.0) * 1000):
+                time.sleep(0.0005)
+
+    def _end_by_force(self) -> None:
+        left = [member for member in self.members if not member.over()]
+        if not left:
+            return
+        for member in left:
+            member.process.terminate()
+        try:
+            self._wait(TERMINATE_S)
+        finally:
+            for member in left:
+                if not member.over():
+                    member.process.kill()
+            self._wait(STOP_S)
+
+
+def _start(process: Any, worker_id: int, num_workers: int) -> None:
+    try:
+        process.start()
+    except BlockingIOError as error:
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        allowed = "no limit" if limit == resource.RLIM_INFINITY else str(limit)
+        raise OSError(
+            error.errno,
+            f"worker {worker_id} of {num_workers} could not be started ({error.strerror}): the user's limit on "
+            f"processes (RLIMIT_NPROC, ulimit -u) is {allowed}, and containers have one too; lower num_workers or "
+            "raise the limit",
+        ) from error
+
+
+@contextlib.contextmanager
+def _children_allowed() -> Iterator[None]:
+    """multiprocessing forbids a daemonic process, such as a Pool's, to have children, lest they be orphaned when it
+    is terminated. Ours notice."""
+    import multiprocessing
+
+    current = multiprocessing.current_process()
+    daemonic = current.daemon
+    if not daemonic:
+        yield
+        return
+    current.daemon = False
+    try:
+        yield
+    finally:
+        current.daemon = daemonic
+
+
+@contextlib.contextmanager
+def _sigint_held(context: Any = None) -> Iterator[None]:
+    """Put off Ctrl-C in this thread, so that a start or a stop is not left half done.
+
+    Workers that start meanwhile are born with it put off, and have time to say what they do about it.
+    """
+    if context is not None and context.get_start_method() != "fork":
+        # Processes that serve the whole program must not inherit that.
+        from multiprocessing import forkserver, resource_tracker
+
+        resource_tracker.ensure_running()
+        if context.get_start_method() == "forkserver":
+            forkserver.ensure_running()
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,409 @@
+"""RingLoader: the arguments, what they mean together, and one iterator for each pass."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ringbuf.errors import Closed
+from ringbuf.loader.collate import default_collate, default_convert
+from ringbuf.loader.dataset import is_iterable_style
+from ringbuf.loader.fetch import make_fetcher
+from ringbuf.loader.iterator import Settings, WorkerIterator
+from ringbuf.loader.passes import InProcessIterator, Pass, Promise
+from ringbuf.loader.rings import FIRST_SLOT_BYTES, RingPool
+from ringbuf.loader.sampler import (
+    BatchSampler,
+    EndlessSampler,
+    RandomSampler,
+    SequentialSampler,
+    draw_base_seed,
+    random_stream,
+)
+from ringbuf.loader.spec import WorkerSpec
+from ringbuf.loader.stats import Account, LoaderStats
+
+__all__ = ["RingLoader"]
+
+SLOTS_MAX = 65536
+SPARE_SLOTS = 2  # one for the batch that the consumer looks at, one for the next that it gets meanwhile
+
+# What is fixed once a loader is made.
+FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+# Options that have one value so far.
+ONLY = {"dispatch": "static", "on_worker_death": "raise", "max_restarts": 3, "seed_by": "worker", "on_error": "raise"}
+
+
+class RingLoader:
+    """Batches of a dataset, made by worker processes in shared memory and handed out as arrays that are views of it.
+
+    Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays. Batches are writable
+    and the consumer's own; keeping any number of them is safe.
+
+    dataset: samples by index (`__getitem__`), or in its own order (`__iter__` alone, or torch's IterableDataset).
+    batch_size: samples in a batch; None delivers single samples.
+    shuffle: whether a new order is drawn for each pass.
+    sampler, batch_sampler: iterables of indices, or of lists of indices, instead of shuffle and batch_size.
+    num_workers: processes that make batches; with 0 they are made when they are asked for, in this process.
+    collate_fn: makes a batch of a list of samples; by default arrays are stacked: see `default_collate`.
+    drop_last: whether a last batch that is not full is left out; with an iterable dataset, each worker's last.
+    timeout: seconds to wait for a batch; 0 waits for ever.
+    worker_init_fn: called in each worker with its id, after it was seeded.
+    multiprocessing_context: a start method or a context; by default multiprocessing's own.
+    generator: an int seed or a numpy.random.Generator, for shuffling and for the workers' seeds.
+    prefetch_factor: batches under way for each worker; 2 by default.
+    persistent_workers: whether workers live on from one pass to the next.
+    in_order: whether batches come in the order of the sampler, or as they are finished.
+    pin_memory, pin_memory_device: kept for code that reads them; without effect on arrays.
+
+    slots: batches that the ring holds, under way and looked at; by default two more than are under way.
+    slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
+    max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
+    dispatch, on_worker_death, max_restarts, seed_by, on_error: have one value each, so far.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable | None = None,
+        batch_sampler: Iterable | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: int | np.random.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        slots: int | None = None,
+        slot_bytes: int | None = None,
+        max_bytes: int | None = None,
+        dispatch: str = "static",
+        on_worker_death: str = "raise",
+        max_restarts: int = 3,
+        seed_by: str = "worker",
+        on_error: str = "raise",
+    ):
+        self._initialized = False
+        self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor
+        self.persistent_workers = persistent_workers
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.in_order = in_order
+        self.multiprocessing_context = multiprocessing_context
+
+        self._dataset_kind = "iterable" if is_iterable_style(dataset) else "map"
+        self._check_samplers(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        self.generator = generator
+        self._stream = random_stream(generator)
+        if sampler is None:
+            sampler = self._default_sampler(bool(shuffle))
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+
+        self.slots = _positive("slots", slots, at_most=SLOTS_MAX)
+        self.slot_bytes = _positive("slot_bytes", slot_bytes)
+        self.max_bytes = _positive("max_bytes", max_bytes)
+        for name, value in {
+            "dispatch": dispatch,
+            "on_worker_death": on_worker_death,
+            "max_restarts": max_restarts,
+            "seed_by": seed_by,
+            "on_error": on_error,
+        }.items():
+            if value != ONLY[name]:
+                raise ValueError(f"{name} can only be {ONLY[name]!r}, but got {value!r}")
+            setattr(self, name, value)
+
+        self._IterableDataset_len_called: int | None = None
+        self._iterator: Pass | None = None  # with persistent workers, the only one
+        self._initialized = True
+        self._set_up_life()
+        self.check_worker_number_rationality()
+
+    # ---- passes
+
+    def __iter__(self) -> Pass:
+        """Begin a pass. With persistent workers there is one at a time, and this ends the one before."""
+        if self._closed:
+            raise Closed("this loader was closed; make a new one")
+        if self.persistent_workers and self.num_workers > 0:
+            if isinstance(self._iterator, WorkerIterator) and self._iterator.usable:
+                self._warn_of_pinning()
+                self._iterator._reset()
+            else:
+                self._iterator = self._get_iterator()
+            return self._iterator
+        return self._get_iterator()
+
+    def __len__(self) -> int:
+        """Batches of a pass. For an iterable dataset it is what the dataset's own `__len__` makes of it, whatever the
+        number of workers."""
+        if self._dataset_kind == "map":
+            return len(self._index_sampler)
+        samples = self._IterableDataset_len_called = len(self.dataset)
+        if self.batch_size is None:
+            return samples
+        full, rest = divmod(samples, self.batch_size)
+        return full + bool(rest and not self.drop_last)
+
+    def _get_iterator(self) -> Pass:
+        self.check_worker_number_rationality()
+        self._warn_of_pinning()
+        if self.num_workers == 0 and self.timeout != 0:
+            raise AssertionError(f"timeout={self.timeout} needs worker processes to wait for; set num_workers or timeout=0")
+        if self.num_workers > 0 and not self.prefetch_factor:
+            raise AssertionError(f"prefetch_factor={self.prefetch_factor} asks for no batches; it must be positive")
+        promise = self._IterableDataset_len_called
+        common = {
+            "index_sampler": self._index_sampler,
+            "account": self._account,
+            "promise": None if promise is None else Promise(self.dataset, promise),
+        }
+        base_seed = draw_base_seed(self._stream)
+        if self.num_workers == 0:
+            fetcher = make_fetcher(
+                self.dataset,
+                iterable=self._dataset_kind == "iterable",
+                drop_last=self.drop_last,
+                collate_fn=self.collate_fn,
+                batched=self._auto_collation,
+            )
+            return InProcessIterator(fetcher=fetcher, **common)
+        iterator = WorkerIterator(settings=self._settings(base_seed), pool=self._pool, **common)
+        self._iterators.add(iterator)
+        return iterator
+
+    def _settings(self, base_seed: int) -> Settings:
+        import multiprocessing
+
+        outstanding = self.prefetch_factor * self.num_workers
+        slots = self.slots if self.slots is not None else min(outstanding + SPARE_SLOTS, SLOTS_MAX)
+        slot_bytes = self.slot_bytes if self.slot_bytes is not None else FIRST_SLOT_BYTES
+        if self.max_bytes is not None:
+            if self.slot_bytes is not None and slots * slot_bytes > self.max_bytes:
+                raise ValueError(f"{slots} slots of slot_bytes={slot_bytes} are more than max_bytes={self.max_bytes}")
+            slot_bytes = max(1, min(slot_bytes, self.max_bytes // slots))
+        return Settings(
+            spec=WorkerSpec(
+                dataset=self.dataset,
+                collate_fn=self.collate_fn,
+                batched=self._auto_collation,
+                iterable=self._dataset_kind == "iterable",
+                drop_last=self.drop_last,
+                num_workers=self.num_workers,
+                base_seed=base_seed,
+                worker_init_fn=self.worker_init_fn,
+            ),
+            context=self.multiprocessing_context or multiprocessing.get_context(),
+            outstanding=outstanding,
+            in_order=self.in_order,
+            timeout=self.timeout,
+            persistent=self.persistent_workers,
+            slots=slots,
+            slot_bytes=slot_bytes,
+            max_bytes=self.max_bytes,
+        )
+
+    # ---- its account and its end
+
+    def stats(self) -> LoaderStats:
+        """What this loader has done since it was made."""
+        return self._account.stats(workers=self.num_workers)
+
+    def close(self) -> None:
+        """Stop all workers and let go of the memory; batches that are held stay valid. Idempotent."""
+        self._closed = True
+        for iterator in list(self._iterators):
+            iterator.close()
+        self._iterator = None
+        self._pool.close()
+
+    def __enter__(self) -> RingLoader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set_up_life(self) -> None:
+        self._closed = False
+        self._account = Account()
+        self._pool = RingPool()
+        self._iterators: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
+
+    def __getstate__(self) -> dict:
+        """The settings: a copy is a fresh loader, with nothing under way."""
+        state = self.__dict__.copy()
+        for name in ("_account", "_pool", "_iterators", "_closed"):
+            del state[name]
+        state["_iterator"] = None
+        return state
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._set_up_life()
+
+    # ---- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FROZEN and getattr(self, "_initialized", False):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """The context that workers are started in; None for multiprocessing's own."""
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        self._multiprocessing_context = self._checked_context(context)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Iterable:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    # ---- checks
+
+    @staticmethod
+    def _check_workers(
+        num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(
+                f"num_workers option should be non-negative, but got {num_workers}; "
+                "num_workers=0 makes batches in this process"
+            )
+        if not timeout >= 0:
+            raise ValueError(f"timeout option should be non-negative, but got {timeout}; 0 waits for ever")
+        if prefetch_factor is not None:
+            if num_workers == 0:
+                raise ValueError(
+                    f"prefetch_factor option could only be specified in multiprocessing, but got {prefetch_factor} with "
+                    "num_workers=0; leave it out or set num_workers"
+                )
+            if prefetch_factor < 0:
+                raise ValueError(f"prefetch_factor option should be non-negative, but got {prefetch_factor}")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+
+    def _check_samplers(
+        self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+    ) -> None:
+        if self._dataset_kind == "iterable":
+            # An iterable dataset decides by itself what comes and in which order.
+            if shuffle not in (False, None):
+                raise ValueError(
+                    f"RingLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+                )
+            if sampler is not None:
+                raise ValueError(
+                    f"RingLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
+                )
+            if batch_sampler is not None:
+                raise ValueError(
+                    "RingLoader with IterableDataset: expected unspecified batch_sampler option, "
+                    f"but got batch_sampler={batch_sampler}"
+                )
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+
+    def _default_sampler(self, shuffle: bool) -> Iterable:
+        if self._dataset_kind == "iterable":
+            return EndlessSampler()
+        if shuffle:
+            return RandomSampler(self.dataset, generator=self._stream)
+        return SequentialSampler(self.dataset)
+
+    def _checked_context(self, context: Any) -> Any:
+        if context is None:
+            return None
+        import multiprocessing
+        from multiprocessing.context import BaseContext
+
+        if self.num_workers == 0:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                f"but got num_workers={self.num_workers}"
+            )
+        if isinstance(context, str):
+            methods = multiprocessing.get_all_start_methods()
+            if context not in methods:
+                raise ValueError(
+                    f"multiprocessing_context option should specify a valid start method in {methods!r}, "
+                    f"but got multiprocessing_context={context!r}"
+                )
+            return multiprocessing.get_context(context)
+        if not isinstance(context, BaseContext):
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string specifying the start "
+                f"method, but got multiprocessing_context={context}"
+            )
+        return context
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn where there are more workers than cores that this process may use."""
+        cores = len(os.sched_getaffinity(0))
+        if self.num_workers > cores:
+            warnings.warn(
+                f"This RingLoader has num_workers={self.num_workers}, but this process may use {cores} cores: "
+                "more workers than that make it slower, or freeze it",
+                stacklevel=3,
+            )
+
+    def _warn_of_pinning(self) -> None:
+        if self.pin_memory:
+            warnings.warn("pin_memory has no effect: batches are numpy arrays in shared memory", stacklevel=4)
+
+
+def _positive(name: str, value: int | None, *, at_most: int | None = None) -> int | None:
+    """`value`, if it is None or a whole number in range."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (at_most is not None and value > at_most):
+        upper = "" if at_most is None else f" and at most {at_most}"
+        raise ValueError(f"{name} should be a positive int{upper}, or None; got {value!r}")
+    return value

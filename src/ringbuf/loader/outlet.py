@@ -1,0 +1,153 @@
+"""A worker's way out: batches and other answers into the data ring, and the ring's growth."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ringbuf import frame
+from ringbuf._core import Claim, Ring, copy_into
+from ringbuf.errors import BatchTooLarge, Full
+from ringbuf.frame import FRAME_ROOM
+from ringbuf.loader.failure import Failure
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, encode_number, fill
+from ringbuf.loader.post import LOOK_S, Post
+
+__all__ = ["Draft", "Outlet", "Refused"]
+
+class Refused(Exception):
+    """No larger ring can be had; the main process knows, and reports it."""
+
+
+class Outlet:
+    """The data ring of this moment.
+
+    The rule by which main knows where to look for an answer: a worker answers in the newest ring that it has
+    seen, and it takes in a new one only when a task says so, or when it has asked for more room; then it takes
+    in all that arrive, up to the first that is large enough.
+    """
+
+    def __init__(self, post: Post):
+        self._post = post
+        self._generation = -1
+        self._slot_bytes = 0
+        self._ring: Ring
+        self.follow(0)
+
+    def follow(self, generation: int) -> None:
+        """Take in rings up to this generation."""
+        while self._generation < generation:
+            self._take_in(*self._post.wait_for(lambda message: message[0] == "ring"))
+
+    def claim(self, number: int, needed_bytes: int) -> Claim:
+        """A slot for the answer to a task, of at least this size. Raises Refused where none is to be had."""
+        while needed_bytes > self._slot_bytes:
+            self._ask_for_more(number, needed_bytes)
+        return self._claim(number, BATCH)
+
+    def end(self, number: int) -> None:
+        fill(self._claim(number, END), b"")
+
+    def fail(self, number: int, failure: Failure) -> None:
+        """Answer a task with what went wrong."""
+        room = self._slot_bytes + FRAME_ROOM
+        payload = failure.encode()
+        if len(payload) > room:
+            sent = self._post.send("failure", number, memory=payload, label="ringbuf-failure")
+            payload = b"" if sent else failure.encode(room)
+        fill(self._claim(number, FAILED), payload)
+
+    def _claim(self, number: int, kind: int) -> Claim:
+        # There is a free slot for each task that was given out: waiting is for a moment, or for a dead peer's slot.
+        while True:
+            try:
+                return self._ring.claim(tag=number, target=kind, timeout=LOOK_S)
+            except Full:
+                self._post.look()
+
+    def _ask_for_more(self, number: int, needed_bytes: int) -> None:
+        fill(self._claim(number, GROW), encode_number(needed_bytes))
+        while needed_bytes > self._slot_bytes:
+            message, descriptors = self._post.wait_for(
+                lambda message: message[0] == "ring" or message == ["refused", number]
+            )
+            if message[0] == "refused":
+                raise Refused
+            self._take_in(message, descriptors)
+
+    def _take_in(self, message: list, descriptors: list[int]) -> None:
+        _, generation, slot_bytes = message
+        (descriptor,) = descriptors
+        try:
+            ring = Ring.attach_fd(descriptor)
+        finally:
+            os.close(descriptor)
+        if self._generation >= 0:
+            self._ring.close()
+        self._generation, self._slot_bytes, self._ring = generation, slot_bytes, ring
+
+
+class Draft:
+    """The answer to one task while it is made. As a context manager it gives an unpublished slot back."""
+
+    def __init__(self, outlet: Outlet, number: int):
+        self._outlet = outlet
+        self._number = number
+        self._claim: Claim | None = None
+        self._writer: frame.Writer
+
+    def room(self, nbytes: int) -> Callable:
+        """Memory for a batch that is built in rows: a slot. Returns a function like numpy.empty."""
+        self._claim = self._outlet.claim(self._number, nbytes)
+        self._writer = frame.Writer(self._claim, pickle=True)
+        return self._empty
+
+    def publish(self, batch: Any) -> None:
+        """Send the batch. Arrays from `room` are where they belong, others are copied."""
+        if self._claim is None:
+            plan = frame.plan(batch, pickle=True)
+            claim = self._outlet.claim(self._number, _needed_bytes(plan))
+            with claim:
+                claim.commit(plan.write(claim))
+            return
+        try:
+            nbytes = self._writer.finish(batch)
+        except BatchTooLarge:
+            self._publish_in_larger_slot(batch)
+        else:
+            self._claim.commit(nbytes)
+            self._claim = None
+
+    def _publish_in_larger_slot(self, batch: Any) -> None:
+        """The first sample promised less than came. A worker may hold one slot: leave this one, then take another."""
+        plan = frame.plan(batch, pickle=True)
+        content = np.empty(plan.frame_bytes, np.uint8)
+        nbytes = plan.write(content)
+        self.abandon()
+        with self._outlet.claim(self._number, _needed_bytes(plan)) as claim:
+            copy_into(claim, content)
+            claim.commit(nbytes)
+
+    def abandon(self) -> None:
+        if self._claim is not None:
+            self._claim.abort()
+            self._claim = None
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.abandon()
+
+    def _empty(self, shape: tuple, dtype: np.dtype) -> np.ndarray:
+        try:
+            return self._writer.empty(shape, dtype)
+        except BatchTooLarge:
+            return np.empty(shape, dtype)  # publish() finds it a larger slot
+
+
+def _needed_bytes(plan: frame.Plan) -> int:
+    return max(plan.data_bytes, plan.frame_bytes - FRAME_ROOM)

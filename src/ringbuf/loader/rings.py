@@ -1,0 +1,141 @@
+"""The data ring of a loader in the main process, through all its sizes.
+
+A ring cannot grow; a *generation* with larger slots takes its place, and the old one goes when nothing can arrive
+in it any more. What the consumer holds of an old generation stays valid for as long as it is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from ringbuf._core import Ring
+from ringbuf.errors import BatchTooLarge, Empty
+from ringbuf.frame import FRAME_ROOM
+
+__all__ = ["FIRST_SLOT_BYTES", "DataRings", "RingPool"]
+
+FIRST_SLOT_BYTES = (64 << 10) - FRAME_ROOM  # before anything is known about the batches
+PAGE = 4096
+HEADROOM = 8  # an eighth more than the batch that asked
+
+
+class DataRings:
+    """One data ring and its successors.
+
+    slots: of each generation.
+    slot_bytes: of the first one.
+    max_bytes: what the slots of one generation may take together; None for as much as there is.
+    """
+
+    def __init__(self, *, slots: int, slot_bytes: int, max_bytes: int | None):
+        self.slots = slots
+        self.max_bytes = max_bytes
+        self.next_task = 0  # numbers are never used twice on the same ring
+        self._slot_bytes: dict[int, int] = {}
+        self._rings: dict[int, Ring] = {}
+        self.newest = -1
+        self._add(slot_bytes)
+
+    @property
+    def slot_bytes(self) -> int:
+        return self._slot_bytes[self.newest]
+
+    @property
+    def several(self) -> bool:
+        """Whether an older generation is still in use."""
+        return len(self._rings) > 1
+
+    @property
+    def held(self) -> int:
+        """Slots of the newest generation that the consumer still looks at."""
+        return self._rings[self.newest].held
+
+    def ring(self, generation: int) -> Ring:
+        return self._rings[generation]
+
+    def fitting(self, needed_bytes: int, above: int) -> int:
+        """The first generation above `above` whose slots are large enough; made if there is none.
+
+        Raises BatchTooLarge above max_bytes, OSError when memory is short.
+        """
+        for generation in range(above + 1, self.newest + 1):
+            if self._slot_bytes[generation] >= needed_bytes:
+                return generation
+        wanted = _whole_pages(needed_bytes + needed_bytes // HEADROOM + FRAME_ROOM) - FRAME_ROOM
+        if self.max_bytes is not None:
+            most = self.max_bytes // self.slots
+            if needed_bytes > most:
+                raise BatchTooLarge(
+                    f"{needed_bytes} bytes are needed for it, and with max_bytes={self.max_bytes} each of the "
+                    f"{self.slots} slots can have {most}; raise max_bytes or make smaller batches",
+                    needed_bytes=needed_bytes,
+                    available_bytes=most,
+                )
+            wanted = min(wanted, most)
+        return self._add(wanted)
+
+    def retire_all_but(self, generations: Iterable[int]) -> None:
+        """Let go of the generations in which nothing can arrive any more; the newest stays."""
+        for generation in self._rings.keys() - {self.newest, *generations}:
+            self._rings.pop(generation).close()
+
+    def drain(self) -> None:
+        """Throw away what nobody will ask for; the workers are gone."""
+        self.retire_all_but(())
+        ring = self._rings[self.newest]
+        ring.recover()
+        try:
+            while True:
+                ring.take(timeout=0)
+        except Empty:
+            pass
+
+    def close(self) -> None:
+        for ring in self._rings.values():
+            ring.close()
+
+    def _add(self, slot_bytes: int) -> int:
+        ring = Ring.create(slots=self.slots, slot_bytes=slot_bytes + FRAME_ROOM)
+        self.newest += 1
+        self._rings[self.newest] = ring
+        self._slot_bytes[self.newest] = slot_bytes
+        return self.newest
+
+
+class RingPool:
+    """The data ring that a loader keeps warm from one pass to the next. A second iterator at the same time gets
+    another one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: DataRings | None = None
+        self._closed = False
+
+    def borrow(self, *, slots: int, slot_bytes: int, max_bytes: int | None) -> DataRings:
+        """A ring nobody uses, with so many slots of at least this size."""
+        with self._lock:
+            rings, self._idle = self._idle, None
+        if rings is not None:
+            if rings.slots == slots and rings.slot_bytes >= slot_bytes and rings.max_bytes == max_bytes:
+                return rings
+            rings.close()
+        return DataRings(slots=slots, slot_bytes=slot_bytes, max_bytes=max_bytes)
+
+    def give_back(self, rings: DataRings) -> None:
+        """Keep it for the next iterator; its workers are gone."""
+        rings.drain()
+        with self._lock:
+            spare, self._idle = (self._idle, rings) if not self._closed else (rings, None)
+        if spare is not None:
+            spare.close()
+
+    def close(self) -> None:
+        with self._lock:
+            rings, self._idle, self._closed = self._idle, None, True
+        if rings is not None:
+            rings.close()
+
+
+def _whole_pages(nbytes: int) -> int:
+    return -(-nbytes // PAGE) * PAGE

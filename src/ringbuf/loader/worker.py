@@ -1,0 +1,200 @@
+"""The life of a worker process, from its first instruction of ours to its last.
+
+It knows nothing of loaders: it gets a spec, takes tasks from its inbox and puts answers into its outlet. User
+code runs in three places (the dataset, `collate_fn`, `worker_init_fn`), and whatever it raises becomes an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringbuf.loader.channel import Channel
+from ringbuf.loader.failure import Failure
+from ringbuf.loader.fetch import Exhausted, Fetcher, make_fetcher
+from ringbuf.loader.outlet import Draft, Outlet, Refused
+from ringbuf.loader.parent import Orphaned, Parent
+from ringbuf.loader.post import Post, Stopped
+from ringbuf.loader.spec import WorkerSpec
+from ringbuf.loader.tasks import Inbox, Order
+
+__all__ = ["Origin", "WorkerInfo", "get_worker_info", "run"]
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Which worker this process is. An iterable dataset asks, to find its share of the samples."""
+
+    id: int
+    """From 0 to num_workers - 1."""
+    num_workers: int
+    seed: int
+    """What `random`, numpy's global stream and torch were seeded with, before worker_init_fn."""
+    dataset: Any
+    """This process's copy."""
+
+
+_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """The worker that this process is; None in the main process."""
+    return _info
+
+
+class Origin(NamedTuple):
+    """Where a worker comes from."""
+
+    pid: int
+    direct: bool
+    """Whether it is a child of that process, not of a forkserver."""
+    from_main_thread: bool
+    tether: Any
+    """See parent.py."""
+    inherited: Iterable
+    """What a fork copied into it by the way, and it has to close."""
+
+
+def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
+    """The target of the process.
+
+    spec: has a `load()` that returns the WorkerSpec.
+    end: its end of the channel.
+    """
+    # Ctrl-C reaches the whole foreground group. It is the main process's to act on, which then stops us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for thing in origin.inherited:
+        thing.close()
+    _allow_children()
+    try:
+        parent = Parent(
+            origin.pid, direct=origin.direct, from_main_thread=origin.from_main_thread, tether=origin.tether
+        )
+        post = Post(Channel(end), parent)
+        try:
+            _work(spec, worker_id, post)
+        except Exception:
+            post.last_words(traceback.format_exc())
+            sys.exit(1)
+    except Stopped:
+        pass
+    except KeyboardInterrupt:
+        pass  # raised by user code; the main process says what happened
+    except Orphaned:
+        os._exit(1)  # without any clean-up: there is nobody left who could care
+
+
+def _work(spec: Any, worker_id: int, post: Post) -> None:
+    inbox = Inbox(post, worker_id)
+    outlet = Outlet(post)
+    worker = _Worker(worker_id, post, outlet)
+    worker.set_up(spec)
+    while True:
+        worker.answer(inbox.next())
+
+
+class _Worker:
+    def __init__(self, worker_id: int, post: Post, outlet: Outlet):
+        self._id = worker_id
+        self._post = post
+        self._outlet = outlet
+        self._spec: WorkerSpec
+        self._broken: Failure | None = None  # what every task is answered with, when set-up failed
+        self._fetcher: Fetcher
+        self._epoch: int | None = None
+        self._ended = False
+
+    def set_up(self, spec: Any) -> None:
+        """Load the dataset, seed, and call worker_init_fn. What fails is the answer to the first task."""
+        global _info
+        try:
+            self._spec = spec = spec.load()
+            seed = spec.base_seed + self._id
+            seed_everything(seed, self._id, spec.base_seed)
+            _info = WorkerInfo(self._id, spec.num_workers, seed, spec.dataset)
+            _tell_torch(_info)
+            if spec.worker_init_fn is not None:
+                spec.worker_init_fn(self._id)
+        except Exception as error:
+            self._broken = Failure.of(error, worker_id=self._id, fatal=True)
+
+    def answer(self, order: Order) -> None:
+        """Do one task."""
+        self._outlet.follow(order.generation)
+        if order.epoch != self._epoch:
+            self._start_over(order.epoch)
+        if self._broken is not None:
+            self._outlet.fail(order.number, self._broken)
+            return
+        if self._ended:
+            return  # main asked before it knew
+        try:
+            with Draft(self._outlet, order.number) as draft:
+                draft.publish(self._fetcher.fetch(order.index, draft.room, private=False))
+        except Exhausted:
+            self._ended = True
+            self._outlet.end(order.number)
+        except Refused:
+            pass
+        except Exception as error:
+            index = None if self._spec.iterable else order.index
+            failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at)
+            self._outlet.fail(order.number, failure)
+
+    def _start_over(self, epoch: int) -> None:
+        self._epoch, self._ended = epoch, False
+        if self._broken is not None:
+            return
+        spec = self._spec
+        try:
+            self._fetcher = make_fetcher(
+                spec.dataset,
+                iterable=spec.iterable,
+                drop_last=spec.drop_last,
+                collate_fn=spec.collate_fn,
+                batched=spec.batched,
+                pause=self._post.pause,
+            )
+        except Exception as error:  # a dataset's __iter__
+            self._broken = Failure.of(error, worker_id=self._id, fatal=True)
+
+
+def seed_everything(seed: int, worker_id: int, base_seed: int) -> None:
+    """Give this worker random streams of its own in every module that has a global one."""
+    random.seed(seed)
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    np.random.seed(np.random.SeedSequence(words).generate_state(4))
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+def _tell_torch(info: WorkerInfo) -> None:
+    """Datasets written for torch ask torch which worker they are in; and workers share the cores."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    torch.set_num_threads(1)
+    theirs = sys.modules.get("torch.utils.data._utils.worker")
+    if theirs is not None:
+        theirs._worker_info = theirs.WorkerInfo(
+            id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+        )
+
+
+def _allow_children() -> None:
+    """multiprocessing forbids children to daemonic processes, lest they be orphaned. A worker may have some:
+    loaders in it see to their own, and a worker that is stopped waits for others'."""
+    import multiprocessing
+
+    multiprocessing.current_process().daemon = False
