@@ -14,24 +14,40 @@ from ringbuf.errors import (
     VersionMismatch,
     WorkerDied,
 )
+from ringbuf.loader import (
+    BatchTimeout,
+    Dataset,
+    IterableDataset,
+    LoaderStats,
+    RingLoader,
+    default_collate,
+    get_worker_info,
+)
 
 __all__ = [
     "ANY",
+    "BatchTimeout",
     "BatchTooLarge",
     "Closed",
     "CorruptSegment",
+    "Dataset",
     "Empty",
     "FrameError",
     "Full",
+    "IterableDataset",
+    "LoaderStats",
     "Lost",
     "PeerTableFull",
     "RingBuffer",
+    "RingLoader",
     "RingbufError",
     "Slot",
     "Stats",
     "VersionMismatch",
     "WorkerDied",
     "attach",
+    "default_collate",
+    "get_worker_info",
 ]
 
 for _name in __all__:  # tracebacks and reprs name things where users find them

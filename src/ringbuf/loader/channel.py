@@ -2,12 +2,13 @@
 
 Rings carry tasks and batches. The channel carries descriptors: of the rings themselves, of a larger ring when
 batches grow, of the memory of an oversized task or error. Each message is a short list that starts with its
-kind, in one datagram, with its descriptors attached. Nobody blocks on a channel for long: messages are few and
+kind, in one datagram, with a descriptor attached where it is about one. Nobody blocks on a channel for long: messages are few and
 small, and a receiver waits in slices.
 """
 
 from __future__ import annotations
 
+import array
 import json
 import mmap
 import os
@@ -18,7 +19,7 @@ from typing import Any
 __all__ = ["Channel", "read_memory", "shared_memory", "take_memory"]
 
 MESSAGE_BYTES = 65536
-MESSAGE_DESCRIPTORS = 4
+DESCRIPTOR_BYTES = array.array("i", [0]).itemsize  # a message has one at most
 
 
 class Channel:
@@ -35,11 +36,14 @@ class Channel:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), theirs
 
-    def send(self, *message: Any, descriptors: tuple[int, ...] = ()) -> bool:
+    def send(self, *message: Any, descriptor: int | None = None) -> bool:
         """Send without waiting. False: not now, the other end has much to read; or never, it is gone."""
         data = json.dumps(message).encode()
+        rights = []
+        if descriptor is not None:
+            rights.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor])))
         try:
-            socket.send_fds(self._socket, [data], list(descriptors), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._socket.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
             return False
         return True
@@ -49,13 +53,14 @@ class Channel:
         return bool(self._poll.poll(timeout_ms))
 
     def receive(self) -> tuple[list, list[int]] | None:
-        """The next message and its descriptors, which become the caller's; None where there is none now.
+        """The next message and its descriptors, none or one, which become the caller's; None: nothing now.
 
         Raises EOFError when there will be no more.
         """
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._socket, MESSAGE_BYTES, MESSAGE_DESCRIPTORS, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+            # Not socket.recv_fds(), which ignores the flags in Python 3.11.
+            data, ancillary, _, _ = self._socket.recvmsg(
+                MESSAGE_BYTES, socket.CMSG_LEN(DESCRIPTOR_BYTES), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             return None
@@ -63,7 +68,11 @@ class Channel:
             data = b""
         if not data:
             raise EOFError("the other end of the channel is closed")
-        return json.loads(data), descriptors
+        descriptors = array.array("i")
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(content)
+        return json.loads(data), list(descriptors)
 
     def close(self) -> None:
         # Not shutdown(): after a fork other processes have this end too, and it stays theirs.

@@ -123,7 +123,7 @@ class Crew:
     def tell(self, *message: Any, descriptor: int) -> None:
         """Send a message to all workers."""
         for member in self.members:
-            member.channel.send(*message, descriptors=(descriptor,))
+            member.channel.send(*message, descriptor=descriptor)
 
     def stop(self) -> None:
         """End all workers: those that wait at once, those in user code when it returns, and after a deadline the
@@ -159,7 +159,7 @@ class Crew:
                 self.members.append(Member(worker_id, channel))
                 _ours.add(channel)
                 for message, descriptor in rings:
-                    channel.send(*message, descriptors=(descriptor,))
+                    channel.send(*message, descriptor=descriptor)
                 origin = worker.Origin(os.getpid(), direct, from_main_thread, tethered, list(_ours) if forked else [])
                 process = context.Process(
                     target=worker.run,

@@ -62,7 +62,7 @@ class Post:
         """Send a message with `memory` in a descriptor."""
         descriptor = shared_memory(memory, label)
         try:
-            return self._channel.send(*message, descriptors=(descriptor,))
+            return self._channel.send(*message, descriptor=descriptor)
         finally:
             os.close(descriptor)
 

@@ -58,7 +58,7 @@ class TaskBoard:
             if elsewhere:
                 memory = shared_memory(index, "ringbuf-task")
                 try:
-                    if not channel.send("task", order.number, descriptors=(memory,)):
+                    if not channel.send("task", order.number, descriptor=memory):
                         return False
                 finally:
                     os.close(memory)
