@@ -145,6 +145,7 @@ class _Rows:
             raise TypeError(
                 f"{self.path} is {self.dtype} in the first sample and {other} in row {row}; they have no common dtype"
             ) from None
+        refuse_pointers(wide, self.path)
         if wide != self.dtype:
             rows = np.empty(self.out.shape, wide)
             rows[:row] = self.out[:row]
@@ -181,9 +182,9 @@ class _Numbers:
             numbers = np.array(self.values)
         except ValueError:
             raise TypeError(self._mixed()) from None
+        if numbers.dtype.kind not in "bi" and all(isinstance(value, int) for value in self.values):
+            raise OverflowError(f"{self.path} holds an int that does not fit 64 bits: {max(self.values, key=abs)}")
         if numbers.ndim != 1 or numbers.dtype.kind not in "bif":
-            if all(isinstance(value, int) for value in self.values):
-                raise OverflowError(f"{self.path} holds an int that does not fit 64 bits: {max(self.values, key=abs)}")
             raise TypeError(self._mixed())
         return numbers.astype(np.float64, copy=False) if self.always_float else numbers
 
@@ -316,9 +317,14 @@ def to_array(value: Any, path: str) -> np.ndarray | np.generic:
     elif not isinstance(value, np.generic):
         # A subclass becomes a plain array of the same memory; a list or a number a new one.
         value = np.asarray(value)
-    if value.dtype.hasobject or value.dtype.kind == "T":
-        raise TypeError(f"{path} has dtype {value.dtype}, whose items are pointers and cannot be shared")
+    refuse_pointers(value.dtype, path)
     return value
+
+
+def refuse_pointers(dtype: np.dtype, path: str) -> None:
+    """Raise TypeError for items that lie elsewhere: Python objects, strings of variable width."""
+    if dtype.hasobject or dtype.kind == "T":
+        raise TypeError(f"{path} has dtype {dtype}, whose items are pointers and cannot be shared")
 
 
 def _is_tensor(value: Any) -> bool:
