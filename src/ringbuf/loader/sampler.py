@@ -6,8 +6,8 @@ A loader iterates one of these in its main process. Anything iterable may take t
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sized
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -83,7 +83,10 @@ class BatchSampler:
         self.batch_size = batch_size
         self.drop_last = drop_last
 
-    def __iter__(self) -> Iterator[list]:
+    def __iter__(self) -> Iterator[Sequence]:
+        if isinstance(self.sampler, EndlessSampler):
+            # How many is all that these say, and a batch size may mean "everything".
+            yield from repeat(range(self.batch_size))
         indices = iter(self.sampler)
         while batch := list(islice(indices, self.batch_size)):
             if len(batch) < self.batch_size and self.drop_last:
