@@ -1,0 +1,1 @@
+"""Measurements against peers. Not part of the package; run from the repository's root."""

@@ -1,0 +1,1 @@
+"""Python peers: one file each in `peers`, one fresh process for each run."""
