@@ -87,7 +87,7 @@ def main():
     train_images, test_images, train_labels, test_labels = digits(options.seed)
     dataset = Augmented(train_images, train_labels)
     seconds = {}
-    for workers in [options.workers] if options.no_compare else [0, options.workers]:
+    for workers in [options.workers] if options.no_compare else sorted({0, options.workers}):
         model, seconds[workers], account = train(dataset, workers=workers, epochs=options.epochs, seed=options.seed)
         accuracy = model.score(flat(test_images), test_labels)
         print(f"{workers} workers: {seconds[workers]:.2f} s, test accuracy {accuracy:.1%}", flush=True)
