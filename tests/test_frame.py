@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import time
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -355,6 +356,19 @@ def test_sizes_are_logical_and_known_before_anything_is_written():
     with pytest.raises(BatchTooLarge, match=str(2**43 + 12)) as caught:
         plan.check(2**30)
     assert (caught.value.needed_bytes, caught.value.available_bytes) == (2**43 + 12, 2**30)
+
+
+def test_large_trees_are_not_kept():
+    batches = [{f"{n}": [1, None] * 10_000} for n in range(10)]
+    frame.plan(batches[0])
+    tracemalloc.start()
+    try:
+        for batch in batches:
+            frame.plan(batch)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 500_000
 
 
 def test_offsets_beyond_four_gibibytes_are_exact():

@@ -128,6 +128,15 @@ def test_an_array_next_to_the_writers_own_is_not_taken_for_one_of_them(buffer):
     assert first.tolist() == [0xA5] * 64 and not second.any()
 
 
+def test_an_array_that_reaches_beyond_the_writers_own_is_copied(buffer):
+    writer = frame.Writer(buffer)
+    writer.empty(64, np.uint8)[:] = 1
+    beyond = np.frombuffer(buffer, np.uint8, 100, 64)
+    want = beyond.tolist()
+    (again,) = frame.read(memoryview(buffer)[: writer.finish([beyond])])
+    assert offset_in(buffer, again) == 128 and again.tolist() == want
+
+
 def test_an_array_in_another_slot_is_copied(buffer):
     slots = [memoryview(buffer)[start : start + 4096] for start in (0, 4096, 8192)]
     writers = [frame.Writer(slot) for slot in slots]
@@ -179,6 +188,15 @@ def test_an_array_beyond_the_buffer_is_too_large_whatever_its_shape(buffer):
         with pytest.raises(BatchTooLarge) as caught:
             writer.empty(shape, np.uint8)
         assert caught.value.needed_bytes > caught.value.available_bytes
+
+
+def test_arrays_from_elsewhere_count_against_the_limit(buffer):
+    writer = frame.Writer(buffer, data_limit=1000)
+    inside = writer.empty(900, np.uint8)
+    with pytest.raises(BatchTooLarge) as caught:
+        writer.finish([inside, np.zeros(101, np.uint8)])
+    assert (caught.value.needed_bytes, caught.value.available_bytes) == (1001, 1000)
+    writer.finish([inside, np.zeros(100, np.uint8)])
 
 
 @pytest.mark.parametrize("data_limit", [None, 1000])

@@ -247,7 +247,7 @@ def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
         raise FrameError(f"the schema has {schema_bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")
     known = _compiled if schema_bytes <= _CACHED_BYTES else compile_schema
     schema = known(bytes(view[tail + values_bytes : frame_bytes]), imports)
-    if values_bytes < schema.fixed.size or (values_bytes and not schema.fixed.size):
+    if values_bytes < schema.fixed.size:
         raise FrameError(f"the tree asks for {schema.fixed.size} bytes of values, the frame has {values_bytes}")
     return schema, tail, values_bytes
 
