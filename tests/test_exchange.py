@@ -1,5 +1,6 @@
 """Many processes on one ring: none lost, none twice, order kept per producer."""
 
+import contextlib
 import struct
 import time
 from multiprocessing import Pipe
@@ -72,13 +73,16 @@ def exchange(send, receive, each, method="fork"):
     with RingBuffer(slots=64, slot_bytes=512) as ring:
         producers = [process(send, ring, p, each, method=method) for p in range(PRODUCERS)]
         consumers = [process(receive, ring, sender, each, method=method) for _, sender in pipes]
-        with consumers[0], consumers[1], producers[0] as a, producers[1] as b, producers[2] as c, producers[3] as d:
-            assert all(succeeds(child) for child in (a, b, c, d))
+        with contextlib.ExitStack() as running:
+            consuming = [running.enter_context(child) for child in consumers]
+            producing = [running.enter_context(child) for child in producers]
+            assert all(succeeds(child) for child in producing)
             ring.finish()
             results = []
             for receiver, _ in pipes:
                 assert receiver.poll(DEADLINE_S)
                 results.append(receiver.recv())
+            assert all(succeeds(child) for child in consuming), "and hand back what they hold"
         stats = ring.stats()
     totals = [total for total, _ in results]
     seen = [np.unpackbits(bits)[: PRODUCERS * each] for _, bits in results]
@@ -109,7 +113,8 @@ def test_every_broadcast_reader_gets_every_message_in_order():
     pipes = [Pipe(duplex=False) for _ in range(3)]
     with RingBuffer(slots=8, slot_bytes=512, mode="broadcast") as ring:
         readers = [process(broadcast_reader, ring, say_ready, sender, count) for _, sender in pipes]
-        with readers[0], readers[1], readers[2]:
+        with contextlib.ExitStack() as running:
+            reading = [running.enter_context(child) for child in readers]
             for _ in readers:
                 assert ready.poll(DEADLINE_S) and ready.recv()
             for i in range(count):
@@ -118,6 +123,7 @@ def test_every_broadcast_reader_gets_every_message_in_order():
             for receiver, _ in pipes:
                 assert receiver.poll(DEADLINE_S)
                 assert receiver.recv() == list(range(count))
+            assert all(succeeds(child) for child in reading)
         assert ring.stats().consumed == 3 * count
 
 
