@@ -14,6 +14,7 @@ struct change {
 	int expected;             /* what its call returns */
 	void (*prepare)(void);    /* so that it has to wait */
 	void (*act)(void);
+	uint32_t slots;
 };
 
 static rb_ring *ring, *peer;
@@ -33,7 +34,6 @@ static void *wait_for_it(void *arg)
 	return NULL;
 }
 
-/* The ring has one slot. */
 static void nothing(void) { }
 static void claim(void) { held = t_claim(peer, 1); }
 static void take(void) { t_put(peer, 1); held = t_take(peer); }
@@ -41,31 +41,56 @@ static void finish_claimed(void) { claim(); rb_finish(peer); }
 static void peer_reads(void) { t_equal(rb_subscribe(peer), 0); take(); }
 static void peer_owes(void) { t_equal(rb_subscribe(peer), 0); t_put(peer, 1); }
 
+static void peer_holds_one_of_two(void) { peer_owes(); held = t_take(peer); t_put(peer, 2); }
+
+static void claim_and_die(void *arg)
+{
+	(void)arg;
+	t_claim(peer, 1);
+	raise(SIGKILL);
+}
+
+static void somebody_dies(void) { t_equal(t_wait(t_child(claim_and_die, NULL)), SIGKILL); }
+
+static void damage(void)
+{
+	struct rb_map map = t_map(ring);
+
+	t_put(peer, 1);
+	atomic_store(&map.descs[0].bytes, UINT64_MAX);
+	t_unmap(&map);
+}
+
 static void put(void) { t_put(peer, 1); }
 static void commit(void) { t_commit(peer, held); }
 static void give_up(void) { t_equal(rb_abort(peer, &held), 0); }
 static void release(void) { t_equal(rb_release(peer, &held), 0); }
 static void finish(void) { rb_finish(peer); }
 static void unsubscribe(void) { t_equal(rb_unsubscribe(peer), 0); }
+static void recover(void) { rb_recover(peer); }
+static void find_damage(void) { t_equal(t_refused_take(peer), -EBADMSG); }
 static void leave(void) { rb_detach(peer); peer = NULL; }
 
 static const struct change changes[] = {
-	{ "commit wakes a taker", RB_QUEUE, false, 0, nothing, put },
-	{ "release wakes a claimer", RB_QUEUE, true, 0, take, release },
-	{ "abort wakes a claimer", RB_QUEUE, true, 0, claim, give_up },
-	{ "finish wakes a taker", RB_QUEUE, false, -EPIPE, nothing, finish },
-	{ "finish wakes a claimer", RB_QUEUE, true, -EPIPE, claim, finish },
-	{ "the last abort after finish wakes a taker", RB_QUEUE, false, -EPIPE, finish_claimed, give_up },
-	{ "the last commit after finish wakes a taker", RB_QUEUE, false, 0, finish_claimed, commit },
-	{ "leaving with a claim wakes a claimer", RB_QUEUE, true, 0, claim, leave },
-	{ "leaving with a claim after finish wakes a taker", RB_QUEUE, false, -EPIPE, finish_claimed, leave },
-	{ "leaving with a message wakes a taker", RB_QUEUE, false, 0, take, leave },
-	{ "commit wakes a reader", RB_BROADCAST, false, 0, nothing, put },
-	{ "the last release wakes a claimer", RB_BROADCAST, true, 0, peer_reads, release },
-	{ "a commit that nobody reads wakes a claimer", RB_BROADCAST, true, 0, claim, commit },
-	{ "unsubscribing wakes a claimer", RB_BROADCAST, true, 0, peer_owes, unsubscribe },
-	{ "a reader's leaving wakes a claimer", RB_BROADCAST, true, 0, peer_reads, leave },
-	{ "finish wakes a reader", RB_BROADCAST, false, -EPIPE, nothing, finish },
+	{ "commit wakes a taker", RB_QUEUE, false, 0, nothing, put, 1 },
+	{ "release wakes a claimer", RB_QUEUE, true, 0, take, release, 1 },
+	{ "abort wakes a claimer", RB_QUEUE, true, 0, claim, give_up, 1 },
+	{ "finish wakes a taker", RB_QUEUE, false, -EPIPE, nothing, finish, 1 },
+	{ "finish wakes a claimer", RB_QUEUE, true, -EPIPE, claim, finish, 1 },
+	{ "the last abort after finish wakes a taker", RB_QUEUE, false, -EPIPE, finish_claimed, give_up, 1 },
+	{ "the last commit after finish wakes a taker", RB_QUEUE, false, 0, finish_claimed, commit, 1 },
+	{ "leaving with a claim wakes a claimer", RB_QUEUE, true, 0, claim, leave, 1 },
+	{ "leaving with a claim after finish wakes a taker", RB_QUEUE, false, -EPIPE, finish_claimed, leave, 1 },
+	{ "leaving with a message wakes a taker", RB_QUEUE, false, 0, take, leave, 1 },
+	{ "finding a death wakes a claimer", RB_QUEUE, true, 0, somebody_dies, recover, 1 },
+	{ "finding damage wakes a claimer", RB_QUEUE, true, 0, damage, find_damage, 1 },
+	{ "commit wakes a reader", RB_BROADCAST, false, 0, nothing, put, 1 },
+	{ "the last release wakes a claimer", RB_BROADCAST, true, 0, peer_reads, release, 1 },
+	{ "a commit that nobody reads wakes a claimer", RB_BROADCAST, true, 0, claim, commit, 1 },
+	{ "unsubscribing wakes a claimer", RB_BROADCAST, true, 0, peer_owes, unsubscribe, 1 },
+	{ "unsubscribing with a message in hand wakes a claimer", RB_BROADCAST, true, 0, peer_holds_one_of_two, unsubscribe, 2 },
+	{ "a reader's leaving wakes a claimer", RB_BROADCAST, true, 0, peer_reads, leave, 1 },
+	{ "finish wakes a reader", RB_BROADCAST, false, -EPIPE, nothing, finish, 1 },
 };
 
 /* Is somebody asleep on the event, as far as its word says? */
@@ -78,7 +103,7 @@ static void await_sleeper(struct rb_event *event)
 
 static int64_t measure(void)
 {
-	ring = t_create(.slots = 1, .slot_bytes = 64, .participants = 4, .mode = now->mode, .redeliver = true);
+	ring = t_create(.slots = now->slots, .slot_bytes = 64, .participants = 4, .mode = now->mode, .redeliver = true);
 	peer = t_attach(ring);
 	if (now->mode == RB_BROADCAST && !now->claims)
 		t_equal(rb_subscribe(ring), 0);
