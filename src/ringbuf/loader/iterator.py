@@ -145,7 +145,7 @@ class WorkerIterator(Pass):
         self._settle(answer[0])
 
     def close(self) -> None:
-        """Stop the workers. A thread that waits for a batch gets Closed."""
+        """Stop the workers. A thread that waits for a batch gets Closed, within a moment."""
         self._closing = True
         with self._lock:
             self._done = True
@@ -398,7 +398,7 @@ class WorkerIterator(Pass):
     # ---- when no answer comes
 
     def _check_open(self) -> None:
-        if not self._crew.stopped:
+        if not self._closing and not self._crew.stopped:
             return
         from multiprocessing import util
 

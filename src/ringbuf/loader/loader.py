@@ -149,7 +149,7 @@ class RingLoader:
         self._iterator: Pass | None = None  # with persistent workers, the only one
         self._initialized = True
         self._set_up_life()
-        self.check_worker_number_rationality()
+        self._warn_of_cores(stacklevel=2)
 
     # ---- passes
 
@@ -178,7 +178,7 @@ class RingLoader:
         return full + bool(rest and not self.drop_last)
 
     def _get_iterator(self) -> Pass:
-        self.check_worker_number_rationality()
+        self._warn_of_cores(stacklevel=3)
         self._warn_of_pinning()
         if self.num_workers == 0 and self.timeout != 0:
             raise AssertionError(f"timeout={self.timeout} needs worker processes to wait for; set num_workers or timeout=0")
@@ -386,12 +386,15 @@ class RingLoader:
 
     def check_worker_number_rationality(self) -> None:
         """Warn where there are more workers than cores that this process may use."""
+        self._warn_of_cores(stacklevel=3)
+
+    def _warn_of_cores(self, *, stacklevel: int) -> None:
         cores = len(os.sched_getaffinity(0))
         if self.num_workers > cores:
             warnings.warn(
                 f"This RingLoader has num_workers={self.num_workers}, but this process may use {cores} cores: "
                 "more workers than that make it slower, or freeze it",
-                stacklevel=3,
+                stacklevel=stacklevel + 1,
             )
 
     def _warn_of_pinning(self) -> None:

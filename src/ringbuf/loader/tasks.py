@@ -45,14 +45,14 @@ class TaskBoard:
         self._elsewhere: set[int] = set()  # tasks that are out and did not fit a slot
 
     def post(self, order: Order, worker_id: int, channel: Channel) -> bool:
-        """Give out a task; False where there is no room for it now."""
+        """Give out a task; False where there is no room for it now, or workers were told to stop."""
         index = pickle.dumps(order.index, 5)
         elsewhere = _HEAD.size + len(index) > SLOT_BYTES
         if elsewhere and len(self._elsewhere) >= MOST_ELSEWHERE:
             return False
         try:
             claim = self._ring.claim(tag=order.number, target=worker_id, timeout=0)
-        except Full:
+        except (Full, Closed):
             return False
         with claim:
             if elsewhere:
