@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -165,6 +166,7 @@ class Dies:
         if index == self.at:
             time.sleep(0.1)  # so that others are finished
             if isinstance(self.how, signal.Signals):
+                faulthandler.disable()  # which the test runner left on, and which has nothing to tell
                 os.kill(os.getpid(), self.how)
                 time.sleep(60)
             elif self.how == "os._exit":

@@ -179,7 +179,7 @@ def test_other_attributes_take_effect_at_the_next_pass():
 def test_a_context_may_be_named_or_given(context):
     loader = RingLoader([1], num_workers=1, multiprocessing_context=context)
     assert loader.multiprocessing_context is (multiprocessing.get_context("fork") if context == "fork" else context)
-    assert list(loader)[0].tolist() == [1]
+    assert next(iter(loader)).tolist() == [1]
     loader.close()
 
 

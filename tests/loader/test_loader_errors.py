@@ -43,7 +43,7 @@ def give_lambda(samples):
 
 
 def give_file(samples):
-    return (open("/dev/null"),)  # noqa: SIM115
+    return (open("/dev/null"),)
 
 
 def give_generator(samples):
@@ -86,7 +86,7 @@ def test_the_cause_tells_type_worker_sample_batch_and_traceback(method):
     with RingLoader(Raises(ValueError("bad sample")), 2, num_workers=2, multiprocessing_context=method) as loader:
         iterator = iter(loader)
         next(iterator), next(iterator)
-        with pytest.raises(ValueError, match="^bad sample$") as caught:
+        with pytest.raises(ValueError, match=r"^bad sample$") as caught:
             next(iterator)
     assert caught.value.args == ("bad sample",)
     text = str(caught.value.__cause__)
@@ -208,7 +208,7 @@ def test_an_error_in_worker_init_fn_comes_first_and_stays(num_workers):
     with RingLoader(Numbered(20), num_workers=num_workers, worker_init_fn=fail_to_init) as loader:
         iterator = iter(loader)
         for _ in range(3):
-            with pytest.raises(ValueError, match="^no luck in worker 0$") as caught:
+            with pytest.raises(ValueError, match=r"^no luck in worker 0$") as caught:
                 next(iterator)
         assert "before its first batch" in str(caught.value.__cause__)
         assert iterator._workers == []

@@ -41,13 +41,12 @@ def test_partial_batches_are_each_workers_own(drop_last, method):
         assert values(loader) == want
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 2])
-@pytest.mark.parametrize("batch_size", [1, 3, 4, 20, None])
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("length", [0, 1, 12, 13])
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    ("batch_size", "drop_last"), [(1, False), (3, False), (3, True), (4, True), (20, False), (20, True), (None, False)]
+)
+@pytest.mark.parametrize("length", [0, 12, 13])
 def test_batches_equal_torchs(num_workers, batch_size, drop_last, length):
-    if batch_size is None and drop_last:
-        return  # no such loader
     options = {"batch_size": batch_size, "drop_last": drop_last, "num_workers": num_workers}
     with RingLoader(TorchStream(length), **options) as loader:
         assert values(loader) == values(torch.utils.data.DataLoader(TorchStream(length), **options))

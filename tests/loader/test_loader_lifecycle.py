@@ -3,9 +3,6 @@
 import gc
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,9 +11,8 @@ import numpy as np
 import psutil
 import pytest
 from loader_data import Loads, Numbered, Sleeps, Stream, Whoami, load_all, mark_dataset, numbers_in
-from processes import eventually, forked, process, script
+from processes import forked, process, script
 
-import ringbuf
 from ringbuf import Closed, RingLoader
 
 
@@ -182,7 +178,7 @@ def test_threads_share_an_iterator_and_each_batch_goes_to_one():
             thread.start()
         for thread in threads:
             thread.join(30)
-    assert sorted(sum(got, [])) == list(range(200))
+    assert sorted(number for mine in got for number in mine) == list(range(200))
 
 
 def test_a_loader_works_in_a_thread_that_ends_before_its_workers():
@@ -420,7 +416,8 @@ def test_the_program_ends_quietly_whatever_is_under_way(body, status, persistent
 def test_the_program_ends_with_the_users_error_while_a_large_task_is_out():
     done = script(
         "import ringbuf, numpy as np\n"
-        "loader = ringbuf.RingLoader(np.arange(40960), 40960, sampler=list(range(40960)) * 10, num_workers=1, prefetch_factor=10)\n"
+        "sampler = list(range(40960)) * 10\n"
+        "loader = ringbuf.RingLoader(np.arange(40960), 40960, sampler=sampler, num_workers=1, prefetch_factor=10)\n"
         "it = iter(loader); next(it)\n"
         "raise ValueError('mine')\n"
     )
