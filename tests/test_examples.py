@@ -60,6 +60,7 @@ def test_the_benchmark_gives_every_peers_rates_with_their_range(measured):
             assert 0 < rate["min"] <= rate["median"] <= rate["max"]
         assert len(figures["runs"]) == 1
         assert 0 < figures["runs"][0]["first_s"] < figures["runs"][0]["total_s"]
+        assert figures["workers_cpu_s"]["median"] > 0
 
 
 def test_the_benchmarks_ratios_are_those_of_the_medians(measured):
@@ -84,7 +85,7 @@ def test_the_benchmark_shows_progress_and_a_table(measured):
     text, result = measured
     assert text.index("round 1 of 1: ring") < text.index("round 1 of 1: torch") < text.index("Whole iteration")
     for figures in result["peers"].values():
-        assert text.count(figures["label"]) == 3  # two rates and the consuming process
+        assert text.count(figures["label"]) == 3  # two rates, and what else was noted
 
 
 @pytest.fixture

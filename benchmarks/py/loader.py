@@ -20,7 +20,7 @@ lies in pages that were never mapped before), small batches, start by spawn, imp
 Peers take turns, each run in a fresh process; a figure is the median over the runs. GB are 10^9 bytes. The
 ratios in the first table are those of whole iterations: starting the workers, faulting in memory and stopping
 the workers included. Those in the second are of the steady rate. Where min and max lie far apart the machine
-had other things to do, and the ratios say little.
+had other things to do, and the ratios say little; processor time, in the third table, suffers less.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ def measure(peer: str, workload: Workload) -> dict[str, Any]:
     first_s: from iter() to the first batch.
     steady_s: from the last batch that `workload.unsteady` leaves out to the last batch of all.
     cpu_s: processor time of the consuming process over total_s.
+    workers_cpu_s: processor time of its workers, from their start to their end.
     peak_rss_bytes: largest resident set of the consuming process, shared pages that it touched included.
     """
     module = import_module(f"benchmarks.py.peers.{NAMES[peer]}")
@@ -37,6 +38,7 @@ def measure(peer: str, workload: Workload) -> dict[str, Any]:
             arrivals.append(time.perf_counter())
         total_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu
         inspector.finish()
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "label": module.LABEL,
         "versions": module.versions(),
@@ -44,6 +46,7 @@ def measure(peer: str, workload: Workload) -> dict[str, Any]:
         "first_s": arrivals[0] - start,
         "steady_s": arrivals[-1] - arrivals[workload.unsteady - 1],
         "cpu_s": cpu_s,
+        "workers_cpu_s": workers.ru_utime + workers.ru_stime,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 

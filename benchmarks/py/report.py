@@ -12,7 +12,7 @@ RATES = {
     "total": "Whole iteration, from iter() to the end of the loop",
     "steady": "Steady rate, first batches left out",
 }
-NOTED = "first_s", "cpu_s", "peak_rss_bytes"
+NOTED = "first_s", "cpu_s", "workers_cpu_s", "peak_rss_bytes"
 YARDSTICKS = "torch", "ideal"
 
 
@@ -74,10 +74,14 @@ def text(outcome: dict[str, Any]) -> str:
             against = [outcome["ratios"].get(f"{peer}/{other}", {}).get(kind) for other in YARDSTICKS]
             cells = "".join(f"{'' if ratio is None else format(ratio, '.2f'):>10}" for ratio in against)
             lines.append(f"  {figures['label']:{wide}}  {rate['median']:6.2f}  {span:>13}{cells}")
-    lines += ["", "Consuming process, medians", f"  {'':{wide}}  first batch  processor   peak RSS"]
+    lines += ["", "What else was noted, medians"]
+    lines.append(f"  {'':{wide}}  first batch  consumer's CPU  workers' CPU  consumer's peak RSS")
     for figures in peers.values():
-        first_s, cpu_s, rss = (figures[name]["median"] for name in NOTED)
-        lines.append(f"  {figures['label']:{wide}}  {first_s * 1e3:8.0f} ms  {cpu_s:7.2f} s  {rss / 2**20:5.0f} MiB")
+        first_s, cpu_s, workers_s, rss = (figures[name]["median"] for name in NOTED)
+        lines.append(
+            f"  {figures['label']:{wide}}  {first_s * 1e3:8.0f} ms  {cpu_s:12.2f} s  {workers_s:10.2f} s"
+            f"  {rss / 2**20:15.0f} MiB"
+        )
     lines += [""] + [f"{peer} failed: {reason}" for peer, reason in outcome["failures"].items()]
     versions = {name: version for figures in peers.values() for name, version in figures["versions"].items()}
     lines.append(
