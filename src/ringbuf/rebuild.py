@@ -122,7 +122,7 @@ class _Compiler:
 
     def _take_arrays(self, count: int) -> int:
         first, self.arrays = self.arrays, self.arrays + count
-        if not 0 <= first <= self.arrays <= self._arrays_total:
+        if self.arrays > self._arrays_total:
             raise ValueError(f"the tree has more arrays than the {self._arrays_total} of the field table")
         return first
 
