@@ -1,0 +1,80 @@
+/* Wherever in a commit a reader joins, it gets that message exactly when its first ticket is not later; wherever one leaves, no bit of it stays. */
+#include "t.h"
+
+#include "steps.h"
+
+#define SLOTS 2
+
+static rb_ring *ring, *reader;
+static struct rb_map map;
+
+static void join(void)
+{
+	t_equal(rb_subscribe(reader), 0);
+}
+
+static void leave(void)
+{
+	t_equal(rb_unsubscribe(reader), 0);
+}
+
+static bool join_at(int n)
+{
+	struct rb_slot slot = t_claim(ring, (uint64_t)n), taken;
+
+	t_fill(&slot);
+	uint64_t ticket = atomic_load(&map.control->tickets);
+	steps_begin(n, join);
+	int rc = rb_commit(ring, &slot, 16);
+	bool reached = steps_end();
+	t_equal(rc, 0);
+	t_equal(rb_subscribe(reader), 0); /* joined already, unless the commit was over before */
+
+	bool entitled = atomic_load(&map.control->readers[0].start) <= ticket;
+	t_equal(t_stats(ring).free, entitled ? SLOTS - 1 : SLOTS);
+	rc = rb_take(reader, NULL, RB_NOW, &taken);
+	t_equal(rc, entitled ? 0 : -EAGAIN);
+	if (rc == 0) {
+		t_verify(&taken);
+		t_equal(taken.tag, n);
+		t_equal(rb_release(reader, &taken), 0);
+	}
+	leave();
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
+static bool leave_at(int n)
+{
+	struct rb_slot slot = t_claim(ring, (uint64_t)n);
+
+	t_fill(&slot);
+	join();
+	steps_begin(n, leave);
+	int rc = rb_commit(ring, &slot, 16);
+	bool reached = steps_end();
+	t_equal(rc, 0);
+	leave();
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
+int main(void)
+{
+	int n = 1;
+
+	steps_prepare();
+	ring = t_create(.slots = SLOTS, .slot_bytes = 64, .participants = 2, .mode = RB_BROADCAST);
+	reader = t_attach(ring);
+	map = t_map(ring);
+	for (n = 1; join_at(n); n++)
+		snprintf(t_context, sizeof(t_context), "joining at instruction %d: ", n + 1);
+	t_check(n > 50); /* it did step through something */
+	for (n = 1; leave_at(n); n++)
+		snprintf(t_context, sizeof(t_context), "leaving at instruction %d: ", n + 1);
+	t_check(n > 50);
+	t_unmap(&map);
+	rb_detach(reader);
+	rb_detach(ring);
+	return 0;
+}
