@@ -7,6 +7,7 @@
 
 static rb_ring *ring, *reader;
 static struct rb_map map;
+static struct rb_self self = { .map = &map, .row = 0, .reader = RB_NO_READER }; /* of `ring`, as its calls have it */
 
 static void join(void)
 {
@@ -25,7 +26,7 @@ static bool join_at(int n)
 	t_fill(&slot);
 	uint64_t ticket = atomic_load(&map.control->tickets);
 	steps_begin(n, join);
-	int rc = rb_commit(ring, &slot, 16);
+	int rc = rb_ring_commit(&self, &slot, 16);
 	bool reached = steps_end();
 	t_equal(rc, 0);
 	t_equal(rb_subscribe(reader), 0); /* joined already, unless the commit was over before */
@@ -51,7 +52,7 @@ static bool leave_at(int n)
 	t_fill(&slot);
 	join();
 	steps_begin(n, leave);
-	int rc = rb_commit(ring, &slot, 16);
+	int rc = rb_ring_commit(&self, &slot, 16);
 	bool reached = steps_end();
 	t_equal(rc, 0);
 	leave();

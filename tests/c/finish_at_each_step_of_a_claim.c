@@ -4,6 +4,8 @@
 #include "steps.h"
 
 static rb_ring *ring, *other;
+static struct rb_map map;
+static struct rb_self self = { .map = &map, .row = 0, .reader = RB_NO_READER }; /* of `ring`, as its calls have it */
 static int told;
 
 static void finish(void)
@@ -18,9 +20,10 @@ static bool finish_at(int n)
 
 	ring = t_create(.slots = 2, .slot_bytes = 64, .participants = 2);
 	other = t_attach(ring);
+	map = t_map(ring);
 	told = 0;
 	steps_begin(n, finish);
-	int rc = rb_claim(ring, 1, RB_ANY, RB_NOW, &slot);
+	int rc = rb_ring_claim(&self, 1, RB_ANY, &slot);
 	bool reached = steps_end();
 	if (rc == 0) {
 		t_check(told != -EPIPE);
@@ -33,6 +36,7 @@ static bool finish_at(int n)
 	if (reached)
 		t_equal(t_refused_take(other), -EPIPE);
 	t_equal(t_stats(ring).free, 2);
+	t_unmap(&map);
 	rb_detach(other);
 	rb_detach(ring);
 	return reached;

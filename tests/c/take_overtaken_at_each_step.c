@@ -6,6 +6,9 @@
 #define SLOTS 4
 
 static rb_ring *ring, *other;
+static struct rb_map map;
+static struct rb_self self = { .map = &map, .row = 0, .reader = RB_NO_READER }; /* of `ring`, as its calls have it */
+static bool freed;
 static struct rb_slot first, second;
 static uint64_t stolen;
 
@@ -32,7 +35,7 @@ static bool commit_at(int n, bool upwards)
 	first = claimed[upwards ? 0 : SLOTS - 1];
 	second = claimed[upwards ? SLOTS - 1 : 0];
 	steps_begin(n, commit_both);
-	int rc = rb_take(ring, NULL, RB_NOW, &slot);
+	int rc = rb_ring_take(&self, NULL, &slot, &freed);
 	bool reached = steps_end();
 	if (!reached)
 		commit_both();
@@ -59,7 +62,7 @@ static bool steal_at(int n)
 	t_put(other, 1);
 	t_put(other, 2);
 	steps_begin(n, steal);
-	int rc = rb_take(ring, NULL, RB_NOW, &slot);
+	int rc = rb_ring_take(&self, NULL, &slot, &freed);
 	bool reached = steps_end();
 	t_equal(rc, 0);
 	t_verify(&slot);
@@ -77,8 +80,9 @@ int main(void)
 	int n;
 
 	steps_prepare();
-	ring = t_create(.slots = SLOTS, .slot_bytes = 64, .participants = 2, .redeliver = true); /* few rows to look through */
+	ring = t_create(.slots = SLOTS, .slot_bytes = 64, .participants = 2, .redeliver = true);
 	other = t_attach(ring);
+	map = t_map(ring);
 	for (int upwards = 0; upwards < 2; upwards++)
 		for (n = 1; commit_at(n, upwards); n++)
 			snprintf(t_context, sizeof(t_context), "committed at instruction %d: ", n + 1);
@@ -86,6 +90,7 @@ int main(void)
 	for (n = 1; steal_at(n); n++)
 		snprintf(t_context, sizeof(t_context), "taken at instruction %d: ", n + 1);
 	t_check(n > 50);
+	t_unmap(&map);
 	rb_detach(other);
 	rb_detach(ring);
 	return 0;
