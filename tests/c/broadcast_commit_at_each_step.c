@@ -8,6 +8,7 @@
 static rb_ring *ring, *reader;
 static struct rb_map map;
 static struct rb_self self = { .map = &map, .row = 0, .reader = RB_NO_READER }; /* of `ring`, as its calls have it */
+static struct rb_self guest = { .map = &map, .row = 1, .reader = RB_NO_READER };
 
 static void join(void)
 {
@@ -60,6 +61,37 @@ static bool leave_at(int n)
 	return reached;
 }
 
+/* The other way round: a whole commit at each step of a reader's leaving, and of its joining. */
+static void commit_one(void)
+{
+	t_put(ring, 1);
+}
+
+static bool commit_while_leaving(int n)
+{
+	t_equal(rb_ring_subscribe(&guest), 0);
+	steps_begin(n, commit_one);
+	rb_ring_unsubscribe(&map, guest.reader);
+	bool reached = steps_end();
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
+static bool commit_while_joining(int n)
+{
+	uint64_t ticket = atomic_load(&map.control->tickets);
+
+	steps_begin(n, commit_one);
+	t_equal(rb_ring_subscribe(&guest), 0);
+	bool reached = steps_end();
+	/* Joining was not over: it may get that one, if its first ticket is not later; else nobody keeps the slot. */
+	if (t_stats(ring).free != SLOTS)
+		t_check(atomic_load(&map.control->readers[guest.reader].start) <= ticket);
+	rb_ring_unsubscribe(&map, guest.reader);
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
 int main(void)
 {
 	int n = 1;
@@ -74,6 +106,12 @@ int main(void)
 	for (n = 1; leave_at(n); n++)
 		snprintf(t_context, sizeof(t_context), "leaving at instruction %d: ", n + 1);
 	t_check(n > 50);
+	for (n = 1; commit_while_leaving(n); n++)
+		snprintf(t_context, sizeof(t_context), "committed at instruction %d of leaving: ", n + 1);
+	t_check(n > 20);
+	for (n = 1; commit_while_joining(n); n++)
+		snprintf(t_context, sizeof(t_context), "committed at instruction %d of joining: ", n + 1);
+	t_check(n > 10);
 	t_unmap(&map);
 	rb_detach(reader);
 	rb_detach(ring);

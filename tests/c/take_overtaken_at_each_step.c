@@ -75,6 +75,52 @@ static bool steal_at(int n)
 	return reached;
 }
 
+/* Another thread of the same reader, in broadcast. */
+static void steal_as_ourselves(void)
+{
+	struct rb_slot slot;
+
+	t_equal(rb_ring_take(&self, NULL, &slot, &freed), 0);
+	stolen = slot.tag;
+}
+
+static bool share_at(int n)
+{
+	struct rb_slot slot;
+
+	stolen = 0;
+	t_put(other, 1);
+	t_put(other, 2);
+	steps_begin(n, steal_as_ourselves);
+	int rc = rb_ring_take(&self, NULL, &slot, &freed);
+	bool reached = steps_end();
+	t_equal(rc, 0);
+	t_check(slot.tag != stolen);
+	rb_ring_unsubscribe(&map, self.reader); /* gives up all of it */
+	t_equal(t_stats(ring).free, SLOTS);
+	t_equal(rb_ring_subscribe(&self), 0);
+	return reached;
+}
+
+static void share_a_reader(void)
+{
+	int n;
+
+	ring = t_create(.slots = SLOTS, .slot_bytes = 64, .participants = 2, .mode = RB_BROADCAST);
+	other = t_attach(ring);
+	map = t_map(ring);
+	self.held = calloc(SLOTS, sizeof(*self.held));
+	t_check(self.held);
+	t_equal(rb_ring_subscribe(&self), 0);
+	for (n = 1; share_at(n); n++)
+		snprintf(t_context, sizeof(t_context), "shared at instruction %d: ", n + 1);
+	t_check(n > 50);
+	free(self.held);
+	t_unmap(&map);
+	rb_detach(other);
+	rb_detach(ring);
+}
+
 int main(void)
 {
 	int n;
@@ -93,5 +139,6 @@ int main(void)
 	t_unmap(&map);
 	rb_detach(other);
 	rb_detach(ring);
+	share_a_reader();
 	return 0;
 }
