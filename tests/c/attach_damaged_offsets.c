@@ -25,7 +25,7 @@ static void attach_and_use(int fd, const char *what, uint64_t value)
 	int rc = rb_attach_fd(fd, &ring);
 
 	if (rc == 0) {
-		rb_info(ring, &info);
+		rb_get_info(ring, &info);
 		t_equal(fstat(fd, &stat), 0);
 		if (info.total_bytes > (uint64_t)stat.st_size)
 			t_die(__FILE__, __LINE__, "%s = %llu was believed", what, (unsigned long long)value);
@@ -40,7 +40,7 @@ int main(void)
 	rb_ring *ring = t_create(.slots = 4, .slot_bytes = 5000, .participants = 4);
 	struct rb_info info;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	int fd = t_copy(ring, info.total_bytes, T_SEALS);
 	const struct rb_header whole = t_header(fd);
 	for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {

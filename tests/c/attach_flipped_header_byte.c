@@ -8,7 +8,7 @@ int main(void)
 	struct rb_info info;
 	unsigned char byte;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	int fd = t_copy(ring, info.total_bytes, T_SEALS);
 	for (off_t at = 0; at < RB_CONTROL_AT; at++) {
 		for (size_t f = 0; f < sizeof(flips); f++) {

@@ -7,7 +7,7 @@ int main(void)
 	struct rb_info info;
 	uint32_t version;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	const uint64_t lengths[] = { 0, 1, 8, 12, 335, 336, 512, 4095, 4096, info.total_bytes / 2, info.total_bytes - 4096,
 				     info.total_bytes - 1 };
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {

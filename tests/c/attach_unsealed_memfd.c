@@ -6,7 +6,7 @@ int main(void)
 	rb_ring *ring = t_queue(1);
 	struct rb_info info;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	t_equal(ftruncate(rb_fd(ring), 4096), -1);
 	t_equal(ftruncate(rb_fd(ring), (off_t)info.total_bytes + 4096), -1);
 	t_equal(fcntl(rb_fd(ring), F_ADD_SEALS, F_SEAL_WRITE), -1);

@@ -7,7 +7,7 @@ int main(void)
 	struct rb_info info;
 	uint32_t version;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	int copy = t_copy(ring, info.total_bytes, T_SEALS);
 	t_refuses(copy, 0);
 	for (int i = 0; i < 8; i++) {

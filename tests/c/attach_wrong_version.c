@@ -23,7 +23,7 @@ int main(void)
 
 	t_equal(rb_peek_version(rb_fd(ring), &version), 0);
 	t_equal(version, RB_LAYOUT_VERSION);
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	int copy = t_copy(ring, info.total_bytes, T_SEALS);
 	struct rb_header whole = t_header(copy), other = whole;
 

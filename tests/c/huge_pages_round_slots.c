@@ -8,7 +8,7 @@ static void use(uint64_t slot_bytes, enum rb_hugepages hugepages, uint64_t want)
 	rb_ring *ring = t_create(.slots = 2, .slot_bytes = slot_bytes, .participants = 4, .hugepages = hugepages);
 	struct rb_info info;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	t_equal(info.slot_stride, want);
 	t_equal(info.slot_bytes, slot_bytes);
 	for (uint64_t tag = 1; tag <= 4; tag++) {

@@ -20,7 +20,7 @@ static void check_queue(void)
 	char magic[8];
 	uint32_t version;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	fd = rb_fd(ring);
 	t_equal(pread(fd, magic, 8, 0), 8);
 	t_equal(memcmp(magic, "ringbuf\n", 8), 0);

@@ -24,7 +24,7 @@ int main(void)
 	rb_ring *ring = t_create(.slots = 2, .slot_bytes = BYTES);
 	struct rb_info info;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	t_equal(info.slot_bytes, BYTES);
 	t_check(info.slot_stride >= BYTES);
 	pass_on(ring, 0);

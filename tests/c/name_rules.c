@@ -27,7 +27,7 @@ static void accept(const char *name)
 	snprintf(t_context, sizeof(t_context), "'%.40s': ", name);
 	t_check(t_name_exists(name));
 	t_equal(rb_attach(name, &other), 0);
-	rb_info(other, &info);
+	rb_get_info(other, &info);
 	t_equal(strcmp(info.name, name), 0);
 	rb_detach(other);
 	rb_detach(ring);

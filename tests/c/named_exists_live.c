@@ -12,7 +12,7 @@ int main(void)
 	t_equal(rb_create(&other, &second), -EEXIST);
 	t_check(second == NULL);
 	t_equal(rb_attach(name, &peer), 0);
-	rb_info(peer, &info);
+	rb_get_info(peer, &info);
 	t_equal(info.slots, 2);
 	t_equal(t_get(peer), 1);
 
@@ -23,7 +23,7 @@ int main(void)
 	t_equal(t_get(peer), 2);
 	rb_detach(peer);
 	t_equal(rb_create(&other, &second), 0);
-	rb_info(second, &info);
+	rb_get_info(second, &info);
 	t_equal(info.slots, 3);
 	rb_detach(second);
 	return 0;

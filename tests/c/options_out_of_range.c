@@ -21,7 +21,7 @@ static void use(const struct rb_options *options)
 
 	t_equal(rb_segment_bytes(options, &bytes), 0);
 	t_equal(rb_create(options, &ring), 0);
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	t_equal(info.total_bytes, bytes);
 	t_equal(info.slots, options->slots);
 	t_equal(info.participants, options->participants);

@@ -169,7 +169,7 @@ static inline struct rb_map t_map(const rb_ring *ring)
 {
 	struct rb_info info;
 
-	rb_info(ring, &info);
+	rb_get_info(ring, &info);
 	unsigned char *base = mmap(NULL, info.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, rb_fd(ring), 0);
 	t_check(base != MAP_FAILED);
 	const struct rb_header *header = (const struct rb_header *)base;
