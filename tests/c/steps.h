@@ -17,7 +17,7 @@ static struct {
 	void (*interfere)(void);
 } steps;
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && !T_SANITIZED
 static void steps_trap(int signal_number, siginfo_t *info, void *context)
 {
 	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
