@@ -188,9 +188,8 @@ def test_none_is_refused_with_torchs_words():
 def test_ragged_arrays_name_the_field_both_shapes_and_both_samples():
     stack = Stack({"x": np.zeros((2, 3))}, rows=2, indices=[40, 70])
     stack.allocate(np.empty)
-    stack.add(0, {"x": np.zeros((2, 3))})
     with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size") as caught:
-        stack.add(1, {"x": np.zeros((2, 4))})
+        stack.fill([{"x": np.zeros((2, 3))}, {"x": np.zeros((2, 4))}])
     for part in ("batch['x']", "(2, 3)", "(2, 4)", "sample 40", "sample 70"):
         assert part in str(caught.value)
 
@@ -279,19 +278,22 @@ def test_a_sparse_tensor_is_refused():
 
 def test_samples_may_share_one_buffer():
     buffer = np.zeros(3)
+
+    def samples():
+        for row in range(4):
+            buffer[:] = row
+            yield buffer
+
     stack = Stack(buffer, rows=4)
     stack.allocate(np.empty)
-    for row in range(4):
-        buffer[:] = row
-        stack.add(row, buffer)
+    stack.fill(samples())
     assert stack.finish().tolist() == [[row] * 3 for row in range(4)]
 
 
 def test_fewer_rows_than_expected_leave_no_tail():
     stack = Stack({"x": np.zeros(2), "y": 1}, rows=10)
     stack.allocate(np.empty)
-    for row in range(3):
-        stack.add(row, {"x": np.full(2, row), "y": row})
+    stack.fill({"x": np.full(2, row), "y": row} for row in range(3))
     batch = stack.finish()
     assert batch["x"].shape == (3, 2)
     assert batch["y"].tolist() == [0, 1, 2]

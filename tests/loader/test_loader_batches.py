@@ -50,6 +50,15 @@ def test_a_batch_sampler_decides(num_workers, index_batches):
         assert len(loader) == len(index_batches)
 
 
+def test_a_batch_of_no_indices_is_an_index_error_at_its_place(num_workers):
+    with RingLoader(Numbered(), batch_sampler=[[1], [], [2]], num_workers=num_workers) as loader:
+        iterator = iter(loader)
+        assert numbers_in(next(iterator)) == [1]
+        with pytest.raises(IndexError, match="gave no indices"):
+            next(iterator)
+        assert numbers_in(next(iterator)) == [2]
+
+
 def test_a_sampler_decides(num_workers):
     with RingLoader(Numbered(), 2, sampler=[5, 4, 3], num_workers=num_workers) as loader:
         assert [numbers_in(batch) for batch in loader] == [[5, 4], [3]]

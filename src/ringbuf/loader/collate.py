@@ -6,7 +6,7 @@ buffer every time. Where the rows lie is the caller's choice: in private memory,
 
     stack = Stack(first_sample, rows=32)
     stack.allocate(np.empty)                # or something that hands out arrays inside a slot
-    stack.add(0, first_sample) ...          # in order, one for each row
+    stack.fill([first_sample, ...])         # in order, one for each row
     batch = stack.finish()
 
 The rules are those of torch's default_collate, with arrays where it has tensors:
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,7 @@ def default_collate(samples: Sequence) -> Any:
     """One batch of `samples`, in private memory."""
     stack = Stack(first_of(samples), rows=len(samples))
     stack.allocate(np.empty)
-    for row, sample in enumerate(samples):
-        stack.add(row, sample)
+    stack.fill(samples)
     return stack.finish()
 
 
@@ -79,16 +78,21 @@ class Stack:
         """Lay out the rows in arrays that `empty(shape, dtype)` returns."""
         self._root.allocate(self.rows, empty)
 
-    def add(self, row: int, sample: Any) -> None:
-        """Copy the next sample into its row."""
+    def fill(self, samples: Iterable) -> None:
+        """Copy each sample into its row as it comes, the first one included."""
+        add = self._root.add
+        row = self.filled
         try:
-            self._root.add(row, sample)
-        except _Ragged as ragged:
+            for sample in samples:
+                add(row, sample)
+                row += 1
+        except Ragged as ragged:
             raise RuntimeError(
                 f"{ragged.keyword}, but got {ragged.want} for sample {self._name(0)} "
                 f"and {ragged.got} for sample {self._name(row)} at {ragged.path}"
             ) from None
-        self.filled = row + 1
+        finally:
+            self.filled = row
 
     def finish(self) -> Any:
         """The batch of all rows that were filled; its arrays are those that were allocated, or parts of them."""
@@ -98,7 +102,7 @@ class Stack:
         return row if self._indices is None or row >= len(self._indices) else self._indices[row]
 
 
-class _Ragged(Exception):
+class Ragged(Exception):
     """A sample whose size differs from the first one's."""
 
     def __init__(self, keyword: str, path: str, want: Any, got: Any):
@@ -129,13 +133,19 @@ class _Rows:
         self.out = empty((rows, *self.shape), self.dtype)
 
     def add(self, row: int, value: Any) -> None:
+        if type(value) is not self.kind or value.dtype is not self.dtype or value.shape != self.shape:
+            value = self._adapted(row, value)
+        self.out[row] = value
+
+    def _adapted(self, row: int, value: Any) -> Any:
+        """A value that is not exactly like the first one, once it is sure that it fits."""
         if type(value) is not self.kind:
             value = to_array(value, self.path)
         if value.shape != self.shape:
-            raise _Ragged("stack expects each tensor to be equal size", self.path, self.shape, value.shape)
-        if value.dtype is not self.dtype and value.dtype != self.dtype:
+            raise Ragged("stack expects each tensor to be equal size", self.path, self.shape, value.shape)
+        if value.dtype != self.dtype:
             self._widen(row, value.dtype)
-        self.out[row] = value
+        return value
 
     def _widen(self, row: int, other: np.dtype) -> None:
         """Make room for values of another dtype, rather than cut them down to the first sample's."""
@@ -258,7 +268,7 @@ class _Items(_Nested):
 
     def add(self, row: int, value: Sequence) -> None:
         if len(value) != len(self.children):
-            raise _Ragged(
+            raise Ragged(
                 "each element in list of batch should be of equal size", self.path, len(self.children), len(value)
             )
         for (_, child), part in zip(self.children, value, strict=True):

@@ -6,7 +6,7 @@ and gets a function like `numpy.empty` back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringbuf.loader import collate
@@ -29,10 +29,10 @@ class Fetcher:
     """Makes batches of one dataset, one at a time.
 
     at: the index of the sample in hand, for messages; None where samples have no index.
-    pause: called between samples.
+    pause: called now and then between samples; returns how many samples may be made before the next call.
     """
 
-    def __init__(self, dataset: Any, *, collate_fn: Callable, batched: bool, pause: Callable[[], None] | None = None):
+    def __init__(self, dataset: Any, *, collate_fn: Callable, batched: bool, pause: Callable[[], int] | None = None):
         self.dataset = dataset
         self.at: Any = None
         self._collate_fn = collate_fn
@@ -68,23 +68,33 @@ class MapFetcher(Fetcher):
                 return self._fetch_together(list(index), room)
             if self._in_rows:
                 return self._fetch_in_rows(list(index), room)
-            return self._collate_fn(self._gather(index))
+            return self._collate_fn(list(self._samples(index)))
         except StopIteration as stop:
             # Let through, it would end the epoch in silence.
-            raise RuntimeError(f"StopIteration was raised for sample {self.at!r}; an index must give a sample") from stop
+            raise _no_sample(self.at) from stop
 
     def _fetch_in_rows(self, indices: list, room: Room) -> Any:
-        dataset, pause = self.dataset, self._pause
-        self.at = collate.first_of(indices)
-        sample = dataset[indices[0]]
-        stack = Stack(sample, rows=len(indices), indices=indices)
+        collate.first_of(indices)
+        samples = self._samples(indices)
+        first = next(samples)
+        stack = Stack(first, rows=len(indices), indices=indices)
         stack.allocate(room(stack.nbytes()))
-        stack.add(0, sample)
-        for row in range(1, len(indices)):
-            pause()
-            self.at = index = indices[row]
-            stack.add(row, dataset[index])
+        stack.fill((first,))
+        stack.fill(samples)
         return stack.finish()
+
+    def _samples(self, indices: Sequence) -> Iterator:
+        dataset, left = self.dataset, 1
+        for index in indices:
+            self.at = index
+            try:
+                sample = dataset[index]
+            except StopIteration as stop:
+                raise _no_sample(index) from stop
+            yield sample
+            left -= 1
+            if left == 0:
+                left = self._pause()
 
     def _fetch_together(self, indices: list, room: Room) -> Any:
         samples = self.dataset.__getitems__(indices)
@@ -93,13 +103,6 @@ class MapFetcher(Fetcher):
         if len(samples) != len(indices):
             raise RuntimeError(f"__getitems__ returned {len(samples)} samples for {len(indices)} indices")
         return _stack_up(samples, indices, room)
-
-    def _gather(self, indices: Sequence) -> list:
-        samples = []
-        for self.at in indices:
-            samples.append(self.dataset[self.at])
-            self._pause()
-        return samples
 
 
 class IterableFetcher(Fetcher):
@@ -130,40 +133,36 @@ class IterableFetcher(Fetcher):
             raise Exhausted from None
 
     def _fetch_in_rows(self, rows: int, room: Room) -> Any:
-        sample = self._take()
-        stack = Stack(sample, rows=rows)
+        first = self._take()
+        stack = Stack(first, rows=rows)
         nbytes = stack.nbytes()
         if nbytes > TRUSTED_BYTES and not self._full_seen:
-            samples = self._take_more(collate.convert(sample, private=True), rows, keep=_kept)
+            samples = [collate.convert(first, private=True)]
+            samples += (collate.convert(sample, private=True) for sample in self._further(rows))
             return _stack_up(samples, None, room)
         stack.allocate(room(nbytes))
-        stack.add(0, sample)
-        for row in range(1, rows):
-            self._pause()
+        stack.fill((first,))
+        stack.fill(self._further(rows))
+        return stack.finish()
+
+    def _fetch_gathered(self, rows: int) -> Any:
+        first = self._take()
+        return self._collated(self._collate_fn, [first, *self._further(rows)])
+
+    def _further(self, rows: int) -> Iterator:
+        """The samples that complete a batch, as far as there are so many."""
+        left = 1
+        for _ in range(1, rows):
+            left -= 1
+            if left == 0:
+                left = self._pause()
             try:
                 sample = self._take()
             except Exhausted:
                 if self._drop_last:
                     raise
-                break
-            stack.add(row, sample)
-        return stack.finish()
-
-    def _fetch_gathered(self, rows: int) -> Any:
-        samples = self._take_more(self._take(), rows, keep=_unchanged)
-        return self._collated(self._collate_fn, samples)
-
-    def _take_more(self, first: Any, rows: int, *, keep: Callable) -> list:
-        samples = [first]
-        while len(samples) < rows:
-            self._pause()
-            try:
-                samples.append(keep(self._take()))
-            except Exhausted:
-                if self._drop_last:
-                    raise
-                break
-        return samples
+                return
+            yield sample
 
     def _collated(self, function: Callable, *arguments: Any) -> Any:
         try:
@@ -179,21 +178,16 @@ def make_fetcher(dataset: Any, *, iterable: bool, drop_last: bool, **common: Any
     return MapFetcher(dataset, **common)
 
 
+def _no_sample(index: Any) -> RuntimeError:
+    return RuntimeError(f"StopIteration was raised for sample {index!r}; an index must give a sample")
+
+
 def _stack_up(samples: Sequence, indices: Sequence | None, room: Room) -> Any:
     stack = Stack(collate.first_of(samples), rows=len(samples), indices=indices)
     stack.allocate(room(stack.nbytes()))
-    for row, sample in enumerate(samples):
-        stack.add(row, sample)
+    stack.fill(samples)
     return stack.finish()
 
 
-def _kept(sample: Any) -> Any:
-    return collate.convert(sample, private=True)
-
-
-def _unchanged(sample: Any) -> Any:
-    return sample
-
-
-def _no_pause() -> None:
-    pass
+def _no_pause() -> int:
+    return 1 << 30

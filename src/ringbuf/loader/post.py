@@ -13,7 +13,8 @@ from ringbuf.loader.parent import Parent
 __all__ = ["LOOK_S", "Post", "Stopped"]
 
 LOOK_S = 0.1  # how long a wait may last before the worker looks up
-PAUSE_S = 0.02  # how long it may make samples without looking up
+PAUSE_S = 0.02  # how long it may make samples without looking up, about
+MOST_SAMPLES = 64  # and how many, however quick the last ones were
 
 
 class Stopped(BaseException):
@@ -27,14 +28,19 @@ class Post:
         self._channel = channel
         self._parent = parent
         self._letters: list[tuple[list, list[int]]] = []
-        self._next_look = 0.0
+        self._looked = self._paused = 0.0
+        self._stride = 1
 
-    def pause(self) -> None:
-        """Look, if the last look was some time ago. To be called between samples."""
+    def pause(self) -> int:
+        """Look up, if the last look was some time ago. Returns how many samples to make before the next call."""
         now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + PAUSE_S
+        quick = now - self._paused < PAUSE_S / 2
+        self._stride = min(2 * self._stride, MOST_SAMPLES) if quick else 1
+        self._paused = now
+        if now - self._looked >= PAUSE_S:
+            self._looked = now
             self.look()
+        return self._stride
 
     def look(self) -> None:
         """Raise Stopped or Orphaned if there is nobody to work for."""
