@@ -13,6 +13,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ringbuf import frame
@@ -73,22 +75,8 @@ class WorkerIterator(Pass):
         self._iterable = settings.spec.iterable
         indices = iter(self._index_sampler)
         self._rings = pool.borrow(slots=settings.slots, slot_bytes=settings.slot_bytes, max_bytes=settings.max_bytes)
-        try:
-            self._board = TaskBoard(settings.outstanding)
-        except BaseException:
-            pool.give_back(self._rings)
-            raise
-        try:
-            self._crew = Crew(
-                context=settings.context,
-                spec=settings.spec,
-                tasks=self._board,
-                rings=[(["tasks"], self._board.fileno()), self._ring_message()],
-            )
-        except BaseException:
-            self._board.close()
-            pool.give_back(self._rings)
-            raise
+        self._board = TaskBoard(settings.outstanding)
+        self._crew = Crew(self._board)
         # Runs when this object is collected, and at exit; never in a forked child.
         self._end = util.Finalize(
             self, _end, args=(self._crew, self._board, self._rings, pool), exitpriority=EXIT_PRIORITY
@@ -102,17 +90,28 @@ class WorkerIterator(Pass):
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
         self._salvaged: deque[tuple[_Task, Lease]] = deque()  # answers to hand out before it is raised
+        self._steady = True  # False while tasks and batches change hands: an interrupt then leaves doubts
+        self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
-        self._begin(indices)
+        try:
+            rings = [(["tasks"], self._board.fileno()), self._ring_message()]
+            self._crew.start(context=settings.context, spec=settings.spec, rings=rings)
+            self._begin(indices)
+        except BaseException:
+            self._end()
+            raise
 
     # ---- for the loader
 
     @property
     def usable(self) -> bool:
         """Whether another epoch may begin here: nothing failed, and all workers are alive."""
+        if not self.ours:
+            return False
         with self._lock:
             return (
                 self._failure is None
+                and self._steady
                 and not self._crew.stopped
                 and not any(member.over() for member in self._crew.members)
             )
@@ -121,6 +120,7 @@ class WorkerIterator(Pass):
         """Begin another epoch with the same workers: call back or throw away what is under way."""
         with self._lock:
             indices = iter(self._index_sampler)
+            self._steady = False
             for task in list(self._queue.values()):
                 if task.generation is None:
                     del self._queue[task.number]
@@ -134,18 +134,25 @@ class WorkerIterator(Pass):
             self._done = False
             self._num_yielded = 0
             self._begin(indices)
+            self._steady = True
 
     def _discard_answer(self) -> None:
+        self._steady = False
         try:
-            answer = self._receive()
+            task = self._receive()
+        except BatchTimeout:
+            raise
         except (BatchTooLarge, OSError):  # no room for it, which does not matter any more
             return
-        if answer is None:
+        if task is None:
             raise self._failure
-        self._settle(answer[0])
+        self._arrived.clear()
+        self._settle(task)
 
     def close(self) -> None:
         """Stop the workers. A thread that waits for a batch gets Closed, within a moment."""
+        if not self.ours:
+            return
         self._closing = True
         with self._lock:
             self._done = True
@@ -160,37 +167,55 @@ class WorkerIterator(Pass):
     # ---- one batch
 
     def _produce(self) -> Any:
-        while True:
-            if self._failure is not None:
-                if not self._salvaged:
-                    raise self._failure
-                task, lease = self._salvaged.popleft()
-            else:
-                if not self._queue:
-                    self._finish()
-                self._dispatch()  # slots may have come free since
-                answer = self._receive()
-                if answer is None:
-                    continue
-                task, lease = answer
-                del answer
-            kind = lease.target
+        if not self._steady:
+            self._break_off()
+        while self._failure is None:
+            if not self._queue:
+                self._finish()
+            self._dispatch()  # slots may have come free since
+            task = self._receive()
+            if task is None:
+                break
+            self._steady = False
+            ended = self._arrived[0].target == END
             try:
-                if kind == END:
-                    lease = None
-                    self._ended.add(task.worker_id)
-                    continue
-                if kind == FAILED:
-                    failure = self._read_failure(task, lease)
-                    lease = None
-                    raise self._exception(failure)
-                return self._open(task, lease)
-            finally:
-                lease = None
-                self._settle(task)
-                if kind == END:
-                    self._forget_tasks_of(task.worker_id)
-                self._refill()
+                batch = None if ended else self._content(task, self._arrived.pop())
+            except Exception:
+                self._go_on(task)
+                raise
+            self._go_on(task, ended=ended)
+            if not ended:
+                return batch
+        while self._salvaged:
+            task, lease = self._salvaged.popleft()
+            if lease.target != END:
+                return self._content(task, lease)
+        raise self._failure
+
+    def _go_on(self, task: _Task, *, ended: bool = False) -> None:
+        """A task was answered; keep the others moving."""
+        self._arrived.clear()
+        self._settle(task)
+        if ended:
+            self._ended.add(task.worker_id)
+            for other in [other for other in self._queue.values() if other.worker_id == task.worker_id]:
+                self._settle(other)  # its worker throws it away
+        if self._failure is None:
+            self._pull()
+            self._dispatch()
+        self._steady = True
+
+    def _content(self, task: _Task, lease: Lease) -> Any:
+        """The batch that an answer is, or the error, which is raised."""
+        if lease.target != FAILED:
+            return self._open(task, lease)
+        failure = self._read_failure(task, lease)
+        del lease
+        error = failure.exception()
+        if failure.fatal:
+            self._failure = error
+            self._end()
+        raise error
 
     def _open(self, task: _Task, lease: Lease) -> Any:
         """The batch in a slot: views of it, unless the consumer holds too much already."""
@@ -223,11 +248,6 @@ class WorkerIterator(Pass):
         for _ in range(self._settings.outstanding):
             self._pull()
         self._dispatch()
-
-    def _refill(self) -> None:
-        if self._failure is None:
-            self._pull()
-            self._dispatch()
 
     def _pull(self) -> None:
         """Ask the sampler for one more task, and decide whose it is."""
@@ -270,17 +290,22 @@ class WorkerIterator(Pass):
 
     def _dispatch(self) -> None:
         """Give out what may be out."""
+        if not self._unsent:
+            return
+        steady, self._steady = self._steady, False
+        newest = self._rings.newest
         room = min(self._settings.outstanding, self._rings.slots - self._rings.held) - self._out
         while room > 0 and self._unsent:
             task = self._unsent[0]
             if task.number in self._queue:
-                order = Order(task.number, self._rings.newest, self._epoch, task.index)
+                order = Order(task.number, newest, self._epoch, task.index)
                 if not self._board.post(order, task.worker_id, self._crew.members[task.worker_id].channel):
-                    return
-                task.generation = self._rings.newest
+                    break
+                task.generation = newest
                 self._out += 1
                 room -= 1
             self._unsent.popleft()
+        self._steady = steady
 
     def _settle(self, task: _Task) -> None:
         """A task is answered, or will never be."""
@@ -291,31 +316,27 @@ class WorkerIterator(Pass):
             if self._rings.several:
                 self._rings.retire_all_but({other.generation for other in self._sent()})
 
-    def _forget_tasks_of(self, worker_id: int) -> None:
-        for task in [task for task in self._queue.values() if task.worker_id == worker_id]:
-            self._settle(task)
-
     def _sent(self) -> list[_Task]:
         return [task for task in self._queue.values() if task.generation is not None]
 
     # ---- answers in
 
-    def _receive(self) -> tuple[_Task, Lease] | None:
-        """The next answer, however long it takes. None when a worker died that owed it: see `_salvage`."""
+    def _receive(self) -> _Task | None:
+        """Wait for the next answer, which then lies in `_arrived`, and return its task. None when a worker died that
+        owed it: see `_salvage`. An interrupt in here loses nothing."""
         timeout = self._settings.timeout
         deadline = time.monotonic() + timeout if timeout > 0 else None
         suspect: int | None = None
         while True:
             wanted = next(iter(self._queue.values())) if self._settings.in_order else None
-            patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
-            lease = self._take(wanted, 0 if suspect is not None else patience)
-            if lease is not None:
-                task = self._queue[lease.tag]
-                if lease.target != GROW:
-                    return task, lease
-                needed_bytes = decode_number(lease)
-                del lease
-                self._make_room(task, needed_bytes)
+            if not self._arrived:
+                patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
+                self._take(wanted, 0 if suspect is not None else patience)
+            if self._arrived:
+                task = self._queue[self._arrived[0].tag]
+                if self._arrived[0].target != GROW:
+                    return task
+                self._make_room(task)
                 continue
             if suspect is not None:  # it is dead, and it did not answer before
                 self._salvage(suspect)
@@ -327,46 +348,52 @@ class WorkerIterator(Pass):
                     raise BatchTimeout(self._timeout_text(wanted))
                 self._dispatch()
 
-    def _take(self, wanted: _Task | None, timeout: float) -> Lease | None:
-        """An answer to the wanted task, or to any; None after `timeout` seconds."""
+    def _take(self, wanted: _Task | None, timeout: float) -> None:
+        """Put an answer to the wanted task, or to any, into `_arrived`, if there is one within `timeout` seconds."""
         if wanted is None and self._rings.several:
-            return self._sweep(timeout)
+            self._sweep(timeout)
+            return
         generation = self._rings.newest if wanted is None or wanted.generation is None else wanted.generation
-        ring = self._rings.ring(generation)
-        try:
-            return ring.take(timeout=timeout, tag=None if wanted is None else wanted.number)
-        except Empty:
-            return None
+        self._take_from(generation, timeout, None if wanted is None else wanted.number)
 
-    def _sweep(self, timeout: float) -> Lease | None:
-        """An answer to any task, from any generation that one may come in."""
+    def _take_from(self, generation: int, timeout: float, number: int | None) -> None:
+        take = partial(self._rings.ring(generation).take, timeout=timeout, tag=number)
+        try:
+            # From the ring into the list within one call of C code: an interrupt finds no place between the two.
+            self._arrived.extend(islice(iter(take, None), 1))
+        except Empty:
+            pass
+
+    def _sweep(self, timeout: float) -> None:
+        """Look for an answer to any task in all generations that one may come in."""
         deadline = time.monotonic() + timeout
         while True:
             for generation in sorted({task.generation for task in self._sent()}):
-                try:
-                    return self._rings.ring(generation).take(timeout=0)
-                except Empty:
-                    pass
+                self._take_from(generation, 0, None)
+                if self._arrived:
+                    return
             if time.monotonic() >= deadline:
-                return None
+                return
             time.sleep(SWEEP_S)
 
-    def _make_room(self, task: _Task, needed_bytes: int) -> None:
+    def _make_room(self, task: _Task) -> None:
         """A worker asks for larger slots: find or make a generation that has them, or refuse."""
+        steady, self._steady = self._steady, False
+        needed_bytes = decode_number(self._arrived.pop())
         newest = self._rings.newest
         try:
             generation = self._rings.fitting(needed_bytes, above=task.generation)
         except (BatchTooLarge, OSError) as error:
             self._move(task, newest)
             self._crew.members[task.worker_id].channel.send("refused", task.number)
-            self._settle(task)
-            self._refill()
+            self._go_on(task)
             raise _with_index(error, task.index, self._iterable) from None
         self._move(task, generation)
         if generation > newest:
             message, descriptor = self._ring_message()
             self._crew.tell(*message, descriptor=descriptor)
             self._account_for_ring()
+        self._steady = steady
 
     def _move(self, task: _Task, generation: int) -> None:
         """From this task on, its worker answers in this generation, or in a newer one."""
@@ -388,14 +415,14 @@ class WorkerIterator(Pass):
             if message == ["failure", task.number]:
                 return Failure.decode(data)
 
-    def _exception(self, failure: Failure) -> BaseException:
-        error = failure.exception()
-        if failure.fatal:
-            self._failure = error
-            self._end()
-        return error
-
     # ---- when no answer comes
+
+    def _break_off(self) -> None:
+        """An interrupt came while a task or a batch changed hands, and nobody knows what became of it."""
+        self._failure = RuntimeError(
+            "this pass was interrupted while a batch changed hands, which may be lost; call iter() for a new pass"
+        )
+        self._end()
 
     def _check_open(self) -> None:
         if not self._closing and not self._crew.stopped:
@@ -416,11 +443,12 @@ class WorkerIterator(Pass):
         """A worker died with an answer that is needed now: save what is finished, by whomever, and stop the rest."""
         lost = []
         for task in self._sent():
-            lease = self._take(task, 0)
-            if lease is not None and lease.target != GROW:
-                self._salvaged.append((task, lease))
+            self._take(task, 0)
+            if self._arrived and self._arrived[0].target != GROW:
+                self._salvaged.append((task, self._arrived[0]))
             elif task.worker_id == worker_id:
                 lost.append(task.index)
+            self._arrived.clear()
         member = self._crew.members[worker_id]
         self._failure = worker_died(
             worker_id=worker_id,

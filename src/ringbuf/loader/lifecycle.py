@@ -100,21 +100,22 @@ class Crew:
     """All workers of one iterator.
 
     tasks: the task ring, which tells waiting workers to stop when it is finished.
-    rings: what each worker gets through its channel before anything else, as (message, descriptor).
     """
 
-    def __init__(self, *, context: Any, spec: WorkerSpec, tasks: Any, rings: list[tuple[list, int]]):
+    def __init__(self, tasks: Any):
         self.members: list[Member] = []
         self.stopped = False
         self._pid = os.getpid()
         self._tasks = tasks
         self._tether: Any = None
+
+    def start(self, *, context: Any, spec: WorkerSpec, rings: list[tuple[list, int]]) -> None:
+        """Start all workers. Whatever this raises, stop() is to be called in the end.
+
+        rings: what each worker gets through its channel before anything else, as (message, descriptor).
+        """
         with _sigint_held(context):
-            try:
-                self._start(context, spec, rings)
-            except BaseException:
-                self.stop()
-                raise
+            self._start(context, spec, rings)
 
     def over(self, worker_id: int) -> bool:
         """Whether this worker has ended."""

@@ -17,7 +17,7 @@ from ringbuf.loader.dataset import is_iterable_style
 from ringbuf.loader.fetch import make_fetcher
 from ringbuf.loader.iterator import Settings, WorkerIterator
 from ringbuf.loader.passes import InProcessIterator, Pass, Promise
-from ringbuf.loader.rings import FIRST_SLOT_BYTES, RingPool
+from ringbuf.loader.rings import RingPool, first_slot_bytes
 from ringbuf.loader.sampler import (
     BatchSampler,
     EndlessSampler,
@@ -157,14 +157,16 @@ class RingLoader:
         """Begin a pass. With persistent workers there is one at a time, and this ends the one before."""
         if self._closed:
             raise Closed("this loader was closed; make a new one")
-        if self.persistent_workers and self.num_workers > 0:
-            if isinstance(self._iterator, WorkerIterator) and self._iterator.usable:
+        if not self.persistent_workers or self.num_workers == 0:
+            return self._get_iterator()
+        if isinstance(self._iterator, WorkerIterator):
+            if self._iterator.usable:
                 self._warn_of_pinning()
                 self._iterator._reset()
-            else:
-                self._iterator = self._get_iterator()
-            return self._iterator
-        return self._get_iterator()
+                return self._iterator
+            self._iterator.close()
+        self._iterator = self._get_iterator()
+        return self._iterator
 
     def __len__(self) -> int:
         """Batches of a pass. For an iterable dataset it is what the dataset's own `__len__` makes of it, whatever the
@@ -209,7 +211,7 @@ class RingLoader:
 
         outstanding = self.prefetch_factor * self.num_workers
         slots = self.slots if self.slots is not None else min(outstanding + SPARE_SLOTS, SLOTS_MAX)
-        slot_bytes = self.slot_bytes if self.slot_bytes is not None else FIRST_SLOT_BYTES
+        slot_bytes = self.slot_bytes if self.slot_bytes is not None else first_slot_bytes(slots)
         if self.max_bytes is not None:
             if self.slot_bytes is not None and slots * slot_bytes > self.max_bytes:
                 raise ValueError(f"{slots} slots of slot_bytes={slot_bytes} are more than max_bytes={self.max_bytes}")

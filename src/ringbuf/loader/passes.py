@@ -44,13 +44,13 @@ class Pass:
         return self
 
     def __next__(self) -> Any:
+        if not self.ours:
+            raise RuntimeError(
+                f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
+            )
         with self._lock:
             if self._done:
                 raise StopIteration
-            if os.getpid() != self._pid:
-                raise RuntimeError(
-                    f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
-                )
             began = time.monotonic_ns()
             try:
                 batch = self._produce()
@@ -61,6 +61,11 @@ class Pass:
             if self._promise is not None and self._num_yielded > self._promise.samples:
                 self._warn_of_broken_promise()
             return batch
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process made it. To a forked one nothing of it is of use, not even its lock."""
+        return os.getpid() == self._pid
 
     def __len__(self) -> int:
         return len(self._index_sampler)

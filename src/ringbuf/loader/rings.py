@@ -6,6 +6,7 @@ in it any more. What the consumer holds of an old generation stays valid for as 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 
@@ -13,9 +14,10 @@ from ringbuf._core import Ring
 from ringbuf.errors import BatchTooLarge, Empty
 from ringbuf.frame import FRAME_ROOM
 
-__all__ = ["FIRST_SLOT_BYTES", "DataRings", "RingPool"]
+__all__ = ["DataRings", "RingPool", "first_slot_bytes"]
 
-FIRST_SLOT_BYTES = (64 << 10) - FRAME_ROOM  # before anything is known about the batches
+FIRST_SLOT_BYTES = 64 << 10  # before anything is known about the batches; with many slots, less:
+FIRST_RING_BYTES = 16 << 20
 PAGE = 4096
 HEADROOM = 8  # an eighth more than the batch that asked
 
@@ -80,8 +82,8 @@ class DataRings:
         for generation in self._rings.keys() - {self.newest, *generations}:
             self._rings.pop(generation).close()
 
-    def drain(self) -> None:
-        """Throw away what nobody will ask for; the workers are gone."""
+    def drain(self) -> bool:
+        """Throw away what nobody will ask for; the workers are gone. Returns whether every slot is accounted for."""
         self.retire_all_but(())
         ring = self._rings[self.newest]
         ring.recover()
@@ -89,7 +91,7 @@ class DataRings:
             while True:
                 ring.take(timeout=0)
         except Empty:
-            pass
+            return ring.stats()["free"] + ring.held == self.slots
 
     def close(self) -> None:
         for ring in self._rings.values():
@@ -108,12 +110,15 @@ class RingPool:
     another one."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: DataRings | None = None
         self._closed = False
 
     def borrow(self, *, slots: int, slot_bytes: int, max_bytes: int | None) -> DataRings:
         """A ring nobody uses, with so many slots of at least this size."""
+        if os.getpid() != self._pid:
+            RingPool.__init__(self)  # forked: the idle ring is the parent's, and the lock may be held for ever
         with self._lock:
             rings, self._idle = self._idle, None
         if rings is not None:
@@ -124,9 +129,9 @@ class RingPool:
 
     def give_back(self, rings: DataRings) -> None:
         """Keep it for the next iterator; its workers are gone."""
-        rings.drain()
+        sound = rings.drain()
         with self._lock:
-            spare, self._idle = (self._idle, rings) if not self._closed else (rings, None)
+            spare, self._idle = (self._idle, rings) if sound and not self._closed else (rings, self._idle)
         if spare is not None:
             spare.close()
 
@@ -135,6 +140,11 @@ class RingPool:
             rings, self._idle, self._closed = self._idle, None, True
         if rings is not None:
             rings.close()
+
+
+def first_slot_bytes(slots: int) -> int:
+    """Room in a slot before anything is known about the batches."""
+    return max(min(FIRST_SLOT_BYTES, FIRST_RING_BYTES // slots // PAGE * PAGE), 2 * PAGE) - FRAME_ROOM
 
 
 def _whole_pages(nbytes: int) -> int:
