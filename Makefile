@@ -20,10 +20,12 @@ help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 10
 
 test: $(VENV)/installed $(SEMAPHORE)/installed test-c  ## install what is needed, build, and run every test
-	@echo "==> the ring's tests over the semaphore build"
-	PYTHONPATH=$(SEMAPHORE) $(VENV)/bin/python -m pytest $(RING_TESTS)
-	@echo "==> all tests"
-	$(VENV)/bin/python -m pytest
+	@status=0; \
+	echo "==> the tests of the ring, over its semaphore build"; \
+	PYTHONPATH=$(SEMAPHORE) $(VENV)/bin/python -m pytest $(RING_TESTS) || status=1; \
+	echo "==> all tests"; \
+	$(VENV)/bin/python -m pytest || status=1; \
+	exit $$status
 
 # pytest runs these programs and shows each as a test of its own (tests/test_c.py); here they are only built.
 test-c: $(addprefix build-c-,$(PRESETS))  ## build the C library and its test programs in every preset
