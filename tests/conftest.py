@@ -1,6 +1,7 @@
 """Every test: a deadline (pyproject.toml), and nothing left behind when it ends."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import signal
@@ -87,13 +88,36 @@ def segments():
                 maps = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
                 mapped = {int(fields[4]) for fields in maps if len(fields) == 6 and fields[5].startswith(f"{SHM}/")}
                 inodes = {name: inode for name, inode in inodes.items() if inode not in mapped}
-    return inodes.keys()
+    return set(inodes)
 
 
-def remains(before):
-    """What there is now and was not `before`: (processes, segment names)."""
-    known = {(process.pid, process.started) for process in before[0]}
-    return {p for p in ours() if (p.pid, p.started) not in known}, segments() - before[1]
+def newest():
+    """The number that the kernel gave out last: while it stays the same, nobody started a process."""
+    with open("/proc/loadavg") as loadavg:
+        return int(loadavg.read().split()[-1])
+
+
+@functools.lru_cache(maxsize=1)
+def ours_when(newest):
+    """ours() as of then, perhaps with some that have ended since. To look through /proc twice for each test takes its time."""
+    return ours()
+
+
+class Scene(NamedTuple):
+    newest: int
+    processes: set
+    segments: set
+
+    @classmethod
+    def now(cls):
+        number = newest()
+        return cls(number, ours_when(number), segments())
+
+    def remains(self):
+        """What is there and was not: (processes, names of segments)."""
+        known = {(process.pid, process.started) for process in self.processes}
+        strays = set() if newest() == self.newest else {p for p in ours() if (p.pid, p.started) not in known}
+        return strays, segments() - self.segments
 
 
 @pytest.hookimpl(wrapper=True)
@@ -107,10 +131,10 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request):
     """A process or a segment that outlives its test fails it, and is removed so that the next test starts clean."""
-    before = ours(), segments()
+    before = Scene.now()
     yield
     deadline = time.monotonic() + GRACE_S
-    while any(left := remains(before)) and time.monotonic() < deadline:
+    while any(left := before.remains()) and time.monotonic() < deadline:
         time.sleep(0.02)
     if not any(left):
         return
