@@ -201,20 +201,24 @@ def pids_in(report):
     return [int(pid) for pid in report.read_text().split()]
 
 
-SITUATIONS = {
-    "mid-epoch": (Numbered(10**9), {}),
-    "in the dataset": (Sleeps(1000, at=0), {}),
-    "between epochs": (Numbered(4), {"persistent_workers": True}),
-    "waiting for a slot size": (Numbered(10**9, shape=(400, 400)), {}),
-}
+MID_EPOCH = Numbered(10**9), {}
+IN_THE_DATASET = Sleeps(1000, at=0), {}
+WAITING_FOR_SLOTS = Numbered(10**9, shape=(400, 400)), {}
+BETWEEN_EPOCHS = Numbered(4), {"persistent_workers": True}
 
 
 @pytest.mark.parametrize("target", [load_until_killed, load_in_thread_until_killed])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("dataset", "options"), SITUATIONS.values(), ids=SITUATIONS.keys())
-def test_workers_end_when_main_is_killed(tmp_path, target, method, dataset, options):
-    if method != "fork" and options:
-        pytest.skip("start methods make no difference to workers that wait for a task")
+@pytest.mark.parametrize(
+    ("situation", "method"),
+    [
+        *[pytest.param(MID_EPOCH, method, id=f"mid-epoch-{method}") for method in METHODS],
+        *[pytest.param(IN_THE_DATASET, method, id=f"in the dataset-{method}") for method in METHODS],
+        pytest.param(WAITING_FOR_SLOTS, "fork", id="while slots grow"),
+        pytest.param(BETWEEN_EPOCHS, "fork", id="between epochs"),
+    ],
+)
+def test_workers_end_when_main_is_killed(tmp_path, target, situation, method):
+    dataset, options = situation
     report = tmp_path / "pids"
     options = {"num_workers": 2, "multiprocessing_context": method, **options}
     with process(target, str(report), dataset, options, method="spawn") as main:

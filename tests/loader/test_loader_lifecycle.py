@@ -8,7 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 from loader_data import Loads, Numbered, Sleeps, Stream, Whoami, load_all, mark_dataset, numbers_in
