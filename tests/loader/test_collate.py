@@ -345,3 +345,44 @@ def test_a_converted_sample_shares_no_memory():
 def test_converting_lets_other_objects_through():
     thing = object()
     assert default_convert({"a": thing, "b": None}) == {"a": thing, "b": None}
+
+
+# ---- large rows, which are copied as bytes ----------------------------------------------------------------------
+
+LARGE = (3, 40, 40)
+LAYOUTS = {
+    "C order": lambda array: array,
+    "Fortran order": np.asfortranarray,
+    "transposed": lambda array: np.ascontiguousarray(array.T).T,
+    "backwards": lambda array: array[::-1, :, ::-1].copy()[::-1, :, ::-1],
+    "broadcast": lambda array: np.broadcast_to(array[:1], array.shape),
+    "strided": lambda array: array.repeat(2, axis=2)[:, :, ::2],
+    "read-only": lambda array: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "u1", "c16", "?", ">f4", "M8[s]", "f2", [("a", "i4"), ("b", "f8", 2)]], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("later", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_large_rows_of_any_layout_arrive_equal(dtype, layout, later):
+    dtype = np.dtype(dtype)
+    content = np.random.default_rng(1).integers(0, 2, (2, *LARGE, dtype.itemsize), np.uint8)
+    samples = [layout(content[0].view(dtype)[..., 0]), later(content[1].view(dtype)[..., 0])]
+    batch = default_collate(samples)
+    assert batch.dtype == dtype
+    assert np.ascontiguousarray(batch[0]).tobytes() == np.ascontiguousarray(samples[0]).tobytes()
+    assert np.ascontiguousarray(batch[1]).tobytes() == np.ascontiguousarray(samples[1]).tobytes()
+
+
+@pytest.mark.parametrize(("first", "second"), [("f4", "f8"), ("f8", "f4"), ("i2", "f4"), ("<f4", ">f4"), (">i4", "<i4")])
+def test_large_rows_of_several_dtypes_are_converted(first, second):
+    values = np.arange(5000) % 100
+    batch = default_collate([values.astype(first), values.astype(second), values.astype(first)])
+    assert batch.dtype == np.result_type(first, second)
+    assert (batch == values).all()
+
+
+def test_a_batch_beyond_the_caches_arrives_equal():
+    samples = [np.full((1024, 1024), value, np.uint8) for value in range(9)]
+    batch = default_collate(samples)
+    assert [np.unique(row).tolist() for row in batch] == [[value] for value in range(9)]

@@ -29,9 +29,13 @@ from typing import Any
 
 import numpy as np
 
+from ringbuf._core import copy_into
+
 __all__ = ["Stack", "convert", "default_collate", "default_convert", "to_array"]
 
 ALIGNMENT = 64  # of arrays in a slot
+COPY_BYTES = 4096  # a row of this size and more is copied as bytes
+PAST_CACHE_BYTES = 8 << 20  # a column of this size has left the caches by the time somebody reads it
 
 Empty = Callable[[tuple, np.dtype], np.ndarray]
 
@@ -122,6 +126,7 @@ class _Rows:
         self.shape = value.shape
         self.dtype = value.dtype
         self.out = None
+        self.as_bytes = self.past_cache = False
 
     def nbytes(self, rows: int) -> int:
         size = self.dtype.itemsize * rows
@@ -131,11 +136,16 @@ class _Rows:
 
     def allocate(self, rows: int, empty: Empty) -> None:
         self.out = empty((rows, *self.shape), self.dtype)
+        self.as_bytes = self.out.nbytes >= COPY_BYTES * rows and self.dtype.kind in "biufc"
+        self.past_cache = self.out.nbytes >= PAST_CACHE_BYTES
 
     def add(self, row: int, value: Any) -> None:
         if type(value) is not self.kind or value.dtype is not self.dtype or value.shape != self.shape:
             value = self._adapted(row, value)
-        self.out[row] = value
+        if self.as_bytes and value.dtype == self.dtype and value.flags.c_contiguous:
+            copy_into(self.out[row], value, streaming=self.past_cache)
+        else:
+            self.out[row] = value
 
     def _adapted(self, row: int, value: Any) -> Any:
         """A value that is not exactly like the first one, once it is sure that it fits."""
