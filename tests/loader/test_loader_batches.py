@@ -1,8 +1,11 @@
 """What comes out of a loader: the same, whoever makes it."""
 
+import time
+
 import numpy as np
 import pytest
 from loader_data import Growing, Numbered, OneBuffer, Together, listed, numbers_in
+from test_collate import AGREED, CONTAINERS, assert_same
 
 from ringbuf import BatchTooLarge, RingLoader
 
@@ -177,6 +180,29 @@ def test_many_oversized_tasks_at_once():
         assert [batch[0] for batch in loader] == list(range(300))
 
 
+ALL_SAMPLES = {**AGREED, **CONTAINERS}
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "collate_fn": listed}], ids=str)
+@pytest.mark.parametrize("samples", ALL_SAMPLES.values(), ids=ALL_SAMPLES.keys())
+def test_a_worker_makes_what_this_process_would_make(samples, options):
+    here = list(RingLoader(samples, **options))
+    with RingLoader(samples, **options, num_workers=1, slots=8) as loader:
+        there = list(loader)
+    assert len(here) == len(there)
+    for one, other in zip(here, there, strict=True):
+        assert nested_types(one) == nested_types(other)
+        assert_same(other, one)
+
+
+def nested_types(batch):
+    if isinstance(batch, dict):
+        return type(batch), [nested_types(value) for value in batch.values()]
+    if isinstance(batch, (list, tuple)):
+        return type(batch), [nested_types(value) for value in batch]
+    return type(batch)
+
+
 # ---- sizes ------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +229,28 @@ def test_batches_may_outgrow_the_slots_out_of_order():
     with RingLoader(Growing(60, 1000, 9000), 1, num_workers=2, in_order=False) as loader:
         sizes = sorted(batch.shape[1] for batch in loader)
     assert sizes == [1000 + 9000 * index for index in range(60)]
+
+
+class ThirdSizeFirst:
+    """While the worker of index 1 is busy, the other one needs larger slots twice; then it needs the first enlargement."""
+
+    SIZES = (100_000, 90_000, 1_000_000, 95_000, 10, 99_000)
+
+    def __len__(self):
+        return len(self.SIZES)
+
+    def __getitem__(self, index):
+        if index == 1:
+            time.sleep(1)
+        return np.full(self.SIZES[index], index, np.uint8)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_worker_may_skip_or_use_sizes_that_others_asked_for(in_order):
+    with RingLoader(ThirdSizeFirst(), 1, num_workers=2, prefetch_factor=3, in_order=in_order) as loader:
+        batches = [(int(batch[0, 0]), batch.shape[1]) for batch in loader]
+        assert loader.stats().generations == 3
+    assert sorted(batches) == list(enumerate(ThirdSizeFirst.SIZES))
 
 
 def test_views_of_an_outgrown_ring_stay_valid():

@@ -106,6 +106,16 @@ def test_another_pass_may_follow():
             assert got == [[0, 1], [2, 3], [4, 5]]
 
 
+def test_a_failed_pass_with_batches_left_does_not_block_the_next():
+    with RingLoader(Dies(signal.SIGKILL, at=4, length=24), 1, num_workers=2, prefetch_factor=4) as loader:
+        kept = []
+        for _ in range(3):
+            iterator = iter(loader)
+            kept.append(iterator)
+            kept += [next(iterator) for _ in range(5)]  # of which the last was finished before the death
+        assert [batch.tolist() for batch in kept if isinstance(batch, np.ndarray)] == [[0], [1], [2], [3], [5]] * 3
+
+
 def test_an_iterables_worker_has_no_indices_to_name():
     with RingLoader(DyingStream(10), 2, num_workers=1) as loader:
         got, error = collect(iter(loader))

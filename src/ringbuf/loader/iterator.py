@@ -314,7 +314,7 @@ class WorkerIterator(Pass):
             self._out -= 1
             self._board.settled(task.number)
             if self._rings.several:
-                self._rings.retire_all_but({other.generation for other in self._sent()})
+                self._rings.retire_below(min((other.generation for other in self._sent()), default=self._rings.newest))
 
     def _sent(self) -> list[_Task]:
         return [task for task in self._queue.values() if task.generation is not None]
@@ -441,6 +441,7 @@ class WorkerIterator(Pass):
 
     def _salvage(self, worker_id: int) -> None:
         """A worker died with an answer that is needed now: save what is finished, by whomever, and stop the rest."""
+        self._steady = False
         lost = []
         for task in self._sent():
             self._take(task, 0)
@@ -454,10 +455,11 @@ class WorkerIterator(Pass):
             worker_id=worker_id,
             pid=member.pid,
             exitcode=member.exitcode,
-            indices=lost,
+            indices=lost or [next(iter(self._queue.values())).index],  # not even given out
             iterable=self._iterable,
             last_words=member.last_words(),
         )
+        self._steady = True
         self._end()
 
     def _timeout_text(self, wanted: _Task | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
 
 from ringbuf._core import Ring
 from ringbuf.errors import BatchTooLarge, Empty
@@ -77,14 +76,17 @@ class DataRings:
             wanted = min(wanted, most)
         return self._add(wanted)
 
-    def retire_all_but(self, generations: Iterable[int]) -> None:
-        """Let go of the generations in which nothing can arrive any more; the newest stays."""
-        for generation in self._rings.keys() - {self.newest, *generations}:
-            self._rings.pop(generation).close()
+    def retire_below(self, generation: int) -> None:
+        """Let go of older generations: nothing can arrive in them any more.
+
+        A worker whose next answer was to come in some generation may still take any newer one.
+        """
+        for old in [known for known in self._rings if known < min(generation, self.newest)]:
+            self._rings.pop(old).close()
 
     def drain(self) -> bool:
         """Throw away what nobody will ask for; the workers are gone. Returns whether every slot is accounted for."""
-        self.retire_all_but(())
+        self.retire_below(self.newest)
         ring = self._rings[self.newest]
         ring.recover()
         try:
@@ -116,13 +118,15 @@ class RingPool:
         self._closed = False
 
     def borrow(self, *, slots: int, slot_bytes: int, max_bytes: int | None) -> DataRings:
-        """A ring nobody uses, with so many slots of at least this size."""
+        """A ring nobody uses, with so many slots of at least this size. One that is half full of batches that the
+        consumer kept is left to them."""
         if os.getpid() != self._pid:
             RingPool.__init__(self)  # forked: the idle ring is the parent's, and the lock may be held for ever
         with self._lock:
             rings, self._idle = self._idle, None
         if rings is not None:
-            if rings.slots == slots and rings.slot_bytes >= slot_bytes and rings.max_bytes == max_bytes:
+            suits = rings.slots == slots and rings.slot_bytes >= slot_bytes and rings.max_bytes == max_bytes
+            if suits and 2 * rings.held <= slots:
                 return rings
             rings.close()
         return DataRings(slots=slots, slot_bytes=slot_bytes, max_bytes=max_bytes)

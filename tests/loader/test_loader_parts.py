@@ -1,0 +1,238 @@
+"""The loader's inner parts, each by itself."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from ringbuf import BatchTooLarge
+from ringbuf.loader.channel import Channel, shared_memory, take_memory
+from ringbuf.loader.failure import Failure, describe_indices, worker_died
+from ringbuf.loader.fetch import make_fetcher
+from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
+
+# ---- channel ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends():
+    ours, end = Channel.pair()
+    theirs = Channel(end)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_messages_arrive_one_by_one_in_order(ends):
+    ours, theirs = ends
+    assert not theirs.waiting()
+    assert ours.send("ring", 1, 2)
+    assert ours.send("stop")
+    assert theirs.waiting()
+    assert theirs.receive() == (["ring", 1, 2], [])
+    assert theirs.receive() == (["stop"], [])
+    assert theirs.receive() is None
+
+
+def test_memory_travels_with_a_message_and_is_not_inherited_by_programs(ends):
+    ours, theirs = ends
+    memory = shared_memory(b"content", "test")
+    ours.send("task", 5, descriptor=memory)
+    os.close(memory)
+    message, descriptors = theirs.receive()
+    assert message == ["task", 5]
+    assert not os.get_inheritable(descriptors[0])
+    assert take_memory(descriptors) == b"content"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptors[0])
+
+
+def test_a_full_channel_refuses_instead_of_waiting(ends):
+    ours, theirs = ends
+    sent = 0
+    while ours.send("x" * 1000):
+        sent += 1
+    assert sent > 50
+    theirs.receive()
+    assert ours.send("y")
+
+
+def test_the_end_of_a_channel_is_told(ends):
+    ours, theirs = ends
+    ours.send("last")
+    ours.close()
+    assert theirs.receive() == (["last"], [])
+    with pytest.raises(EOFError):
+        theirs.receive()
+    assert not theirs.send("anything")
+
+
+# ---- data rings -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rings():
+    rings = DataRings(slots=4, slot_bytes=1000, max_bytes=400_000)
+    yield rings
+    rings.close()
+
+
+def test_a_larger_generation_has_head_room_and_whole_pages(rings):
+    assert rings.fitting(10_000, above=0) == 1
+    assert 11_250 <= rings.slot_bytes < 11_250 + 4096
+    assert rings.ring(1).slot_bytes % 4096 == 0
+
+
+def test_a_generation_that_fits_is_not_made_twice(rings):
+    rings.fitting(10_000, above=0)
+    rings.fitting(50_000, above=1)
+    assert rings.fitting(9_000, above=0) == 1
+    assert rings.fitting(9_000, above=1) == 2
+    assert rings.fitting(20_000, above=0) == 2
+    assert rings.newest == 2
+
+
+def test_max_bytes_takes_away_the_head_room_then_refuses(rings):
+    assert rings.fitting(99_000, above=0) == 1
+    assert rings.slot_bytes == 100_000
+    with pytest.raises(BatchTooLarge) as caught:
+        rings.fitting(100_001, above=1)
+    assert (caught.value.needed_bytes, caught.value.available_bytes) == (100_001, 100_000)
+    assert rings.newest == 1
+
+
+def test_only_generations_in_which_nothing_can_arrive_are_retired(rings):
+    for needed in (5_000, 10_000, 20_000):
+        rings.fitting(needed, above=rings.newest)
+    rings.retire_below(2)
+    assert rings.several
+    assert not rings.ring(2).closed
+    with pytest.raises(KeyError):
+        rings.ring(1)
+    rings.retire_below(99)
+    assert not rings.several
+    assert rings.ring(3)
+
+
+def test_draining_leaves_only_what_is_held(rings):
+    for number in range(3):
+        with rings.ring(0).claim(tag=number) as claim:
+            claim.commit(0)
+    held = rings.ring(0).take(tag=1)
+    assert rings.drain()
+    assert rings.held == 1
+    assert rings.ring(0).ready() == 0
+    del held
+
+
+def test_a_ring_with_a_slot_that_nobody_gives_back_is_not_sound(rings):
+    claim = rings.ring(0).claim()
+    assert not rings.drain()
+    claim.abort()
+
+
+def test_a_pool_hands_out_its_idle_ring_again_unless_it_is_half_full():
+    pool = RingPool()
+    options = {"slots": 4, "slot_bytes": 1000, "max_bytes": None}
+    first = pool.borrow(**options)
+    second = pool.borrow(**options)
+    assert second is not first
+    pool.give_back(first)
+    assert pool.borrow(**options) is first
+    for number in range(3):
+        with first.ring(0).claim(tag=number) as claim:
+            claim.commit(0)
+    held = [first.ring(0).take() for _ in range(3)]
+    pool.give_back(first)
+    assert pool.borrow(**options) is not first
+    del held
+    pool.close()
+
+
+@pytest.mark.parametrize("change", [{"slots": 5}, {"slot_bytes": 5000}, {"max_bytes": 10**6}], ids=str)
+def test_a_pool_makes_another_ring_for_other_wishes(change):
+    pool = RingPool()
+    options = {"slots": 4, "slot_bytes": 1000, "max_bytes": None}
+    first = pool.borrow(**options)
+    pool.give_back(first)
+    assert pool.borrow(**{**options, **change}) is not first
+    pool.close()
+
+
+@pytest.mark.parametrize("slots", [1, 6, 300, 65536])
+def test_the_first_slots_are_small_where_there_are_many(slots):
+    assert 4096 <= first_slot_bytes(slots) <= 64 << 10
+    assert slots < 4096 or slots * first_slot_bytes(slots) <= 256 << 20
+
+
+# ---- failures ---------------------------------------------------------------------------------------------------
+
+
+def failure_of(error, **details):
+    try:
+        raise error
+    except Exception as caught:
+        return Failure.of(caught, worker_id=3, **details)
+
+
+def test_a_failure_survives_its_journey():
+    failure = failure_of(ValueError("no"), index=[1, 2], at=2)
+    assert Failure.decode(failure.encode()) == failure
+
+
+@pytest.mark.parametrize("room", [4096, 2000, 700])
+def test_a_failure_is_cut_to_size_and_keeps_the_end_of_its_traceback(room):
+    failure = failure_of(ValueError("x" * 5000 + " the end"), index=list(range(1000)), at=2)
+    data = failure.encode(room)
+    assert len(data) <= room
+    short = Failure.decode(data)
+    assert short.text.rstrip().endswith("the end")
+    assert type(short.exception()) is RuntimeError
+    assert "ValueError" in str(short.exception())
+
+
+class Lost(Exception):
+    pass
+
+
+def test_an_error_whose_class_is_not_here_becomes_a_runtime_error(monkeypatch):
+    failure = failure_of(Lost("there"))
+    monkeypatch.delattr(f"{__name__}.Lost")
+    error = failure.exception()
+    assert type(error) is RuntimeError
+    assert "Lost: there" in str(error)
+
+
+def test_many_indices_are_shown_in_part():
+    assert describe_indices([[1, 2], [3]]) == "[1, 2, 3]"
+    assert describe_indices([4, "ab"]) == "[4, 'ab']"
+    assert describe_indices([range(100)]).endswith("12, 13, ... 98, 99] (100 in all)")
+
+
+def test_a_dead_worker_is_described_once_more_after_pickling():
+    error = worker_died(worker_id=1, pid=2, exitcode=-6, indices=[[3, 4]], iterable=False, last_words="alas")
+    twin = pickle.loads(pickle.dumps(error))
+    assert str(twin) == str(error)
+    assert (twin.worker_id, twin.pid, twin.exitcode, twin.indices) == (1, 2, -6, [3, 4])
+    assert "SIGABRT" in str(error)
+    assert "alas" in str(error)
+
+
+# ---- fetchers ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fetcher_pauses_between_samples_as_often_as_it_is_told():
+    from ringbuf.loader.collate import default_collate
+
+    pauses = []
+
+    def pause():
+        pauses.append(fetcher.at)
+        return 3
+
+    fetcher = make_fetcher(
+        np.arange(10), iterable=False, drop_last=False, collate_fn=default_collate, batched=True, pause=pause
+    )
+    fetcher.fetch(list(range(10)), lambda nbytes: np.empty, private=False)
+    assert pauses == [0, 3, 6, 9]
