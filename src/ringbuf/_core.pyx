@@ -14,7 +14,7 @@ keeps it: giving it away can cost a switch interval (5 ms) when another thread c
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_ANY_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
@@ -540,19 +540,62 @@ def copy_into(destination, source, *, streaming=None):
             if from_.len > to.len:
                 raise ValueError(f"{from_.len} bytes do not fit into {to.len}")
             past_cache = from_.len >= PAST_CACHE if streaming is None else streaming
-            if from_.len < WORTH_LETTING_GO:
-                copy(to.buf, from_.buf, from_.len, past_cache)
-            else:
-                with nogil:
-                    copy(to.buf, from_.buf, from_.len, past_cache)
+            copy(to.buf, from_.buf, from_.len, past_cache)
         finally:
             PyBuffer_Release(&from_)
     finally:
         PyBuffer_Release(&to)
 
 
-cdef void copy(void *to, const void *source, size_t bytes, bint past_cache) noexcept nogil:
-    if past_cache:
-        rb_copy_streaming(to, source, bytes)
+@cython.final
+cdef class RowWriter:
+    """Copies samples into the rows of a batch: what a slice, an assignment and a look at the sample's layout
+    would do, in a tenth of their time.
+
+    out: a C-contiguous writable array of `rows` rows, kept alive.
+    streaming: as for copy_into().
+    """
+
+    cdef Py_buffer out
+    cdef Py_ssize_t row_bytes
+    cdef bint past_cache
+
+    def __cinit__(self, out, rows, *, streaming):
+        PyObject_GetBuffer(out, &self.out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
+        self.row_bytes = self.out.len // checks.whole("rows", rows, at_least=1, at_most=INT64_MAX)
+        self.past_cache = streaming
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.out)
+
+    def write(self, Py_ssize_t row, source):
+        """Copy the bytes of `source`, of the size of a row. False, and nothing is copied, if they do not lie in order."""
+        cdef Py_buffer sample
+        if row < 0 or row >= self.out.len // max(self.row_bytes, 1):
+            raise IndexError(f"row {row} of an array of {self.out.len} bytes, {self.row_bytes} to a row")
+        try:
+            PyObject_GetBuffer(source, &sample, PyBUF_C_CONTIGUOUS)
+        except (BufferError, ValueError):
+            return False
+        try:
+            if sample.len != self.row_bytes:
+                raise ValueError(f"a row has {self.row_bytes} bytes, the sample {sample.len}")
+            copy(<char *>self.out.buf + row * self.row_bytes, sample.buf, sample.len, self.past_cache)
+        finally:
+            PyBuffer_Release(&sample)
+        return True
+
+
+cdef void copy(void *to, const void *source, Py_ssize_t nbytes, bint past_cache) noexcept:
+    if nbytes < WORTH_LETTING_GO:
+        copy_bytes(to, source, nbytes, past_cache)
     else:
-        memcpy(to, source, bytes)
+        with nogil:
+            copy_bytes(to, source, nbytes, past_cache)
+
+
+cdef void copy_bytes(void *to, const void *source, size_t nbytes, bint past_cache) noexcept nogil:
+    if past_cache:
+        rb_copy_streaming(to, source, nbytes)
+    else:
+        memcpy(to, source, nbytes)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from ringbuf._core import copy_into
+from ringbuf._core import RowWriter
 
 __all__ = ["Stack", "convert", "default_collate", "default_convert", "to_array"]
 
@@ -126,7 +126,7 @@ class _Rows:
         self.shape = value.shape
         self.dtype = value.dtype
         self.out = None
-        self.as_bytes = self.past_cache = False
+        self.writer: RowWriter | None = None  # for rows that are copied as bytes
 
     def nbytes(self, rows: int) -> int:
         size = self.dtype.itemsize * rows
@@ -136,15 +136,13 @@ class _Rows:
 
     def allocate(self, rows: int, empty: Empty) -> None:
         self.out = empty((rows, *self.shape), self.dtype)
-        self.as_bytes = self.out.nbytes >= COPY_BYTES * rows and self.dtype.kind in "biufc"
-        self.past_cache = self.out.nbytes >= PAST_CACHE_BYTES
+        if self.out.nbytes >= COPY_BYTES * rows and self.dtype.kind in "biufc":
+            self.writer = RowWriter(self.out, rows, streaming=self.out.nbytes >= PAST_CACHE_BYTES)
 
     def add(self, row: int, value: Any) -> None:
         if type(value) is not self.kind or value.dtype is not self.dtype or value.shape != self.shape:
             value = self._adapted(row, value)
-        if self.as_bytes and value.dtype == self.dtype and value.flags.c_contiguous:
-            copy_into(self.out[row], value, streaming=self.past_cache)
-        else:
+        if self.writer is None or not self.writer.write(row, value):
             self.out[row] = value
 
     def _adapted(self, row: int, value: Any) -> Any:
@@ -154,6 +152,7 @@ class _Rows:
         if value.shape != self.shape:
             raise Ragged("stack expects each tensor to be equal size", self.path, self.shape, value.shape)
         if value.dtype != self.dtype:
+            self.writer = None  # from now on numpy converts
             self._widen(row, value.dtype)
         return value
 
@@ -332,7 +331,7 @@ def to_array(value: Any, path: str) -> np.ndarray | np.generic:
     """`value` as a plain array, or the array scalar that it is; TypeError names `path` where it cannot be one."""
     if _is_tensor(value):
         value = _array_of_tensor(value, path)
-    elif isinstance(value, np.ma.MaskedArray):
+    elif "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray):  # importing it takes 15 ms
         raise TypeError(f"{path} is a masked array, which would lose its mask; give its filled() or its two arrays")
     elif not isinstance(value, np.generic):
         # A subclass becomes a plain array of the same memory; a list or a number a new one.
