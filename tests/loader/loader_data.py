@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import multiprocessing
 import os
 import random
 import signal
@@ -20,12 +21,14 @@ class Numbered:
 
     def __init__(self, length=40, shape=(3, 4), dtype=np.float32):
         self.length, self.shape, self.dtype = length, shape, dtype
+        self.first = 0
 
     def __len__(self):
         return self.length
 
     def __getitem__(self, index):
-        return {"x": np.full(self.shape, index, self.dtype), "y": index, "s": f"sample {index}"}
+        number = self.first + index
+        return {"x": np.full(self.shape, number, self.dtype), "y": number, "s": f"sample {number}"}
 
 
 def numbers_in(batch):
@@ -189,6 +192,37 @@ class Sleeps:
         if index == self.at:
             time.sleep(self.seconds)
         return np.int64(index)
+
+
+class Drowsy:
+    """Takes its time for every sample."""
+
+    def __init__(self, seconds, length):
+        self.seconds, self.length = seconds, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        time.sleep(self.seconds)
+        return np.int64(index)
+
+
+class Handles:
+    """Holds what can be pickled only while a process starts: a lock, and pipes, whose descriptors differ."""
+
+    def __init__(self, method):
+        context = multiprocessing.get_context(method)
+        self.lock = context.Lock()
+        self.reader, self.writer = context.Pipe(duplex=False)
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        with self.lock:
+            self.writer.send(index)
+        return index
 
 
 class Draws:

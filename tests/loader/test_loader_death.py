@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -295,9 +297,6 @@ class Slow:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("again", [False, True])
 def test_ctrl_c_is_one_keyboard_interrupt_in_main_and_no_noise(tmp_path, method, again):
-    import subprocess
-    import sys
-
     program = tmp_path / "program.py"
     program.write_text(
         INTERRUPTED.format(guard="if __name__ == '__main__':", method=method, persistent=again, again=again).replace(
@@ -324,6 +323,35 @@ def test_ctrl_c_is_one_keyboard_interrupt_in_main_and_no_noise(tmp_path, method,
         assert main.returncode == -signal.SIGINT
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_ctrl_c_while_workers_start_makes_no_noise_either(tmp_path, method):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ringbuf, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "if __name__ == '__main__':\n"
+        f"    loader = ringbuf.RingLoader(list(range(99)), num_workers=2, multiprocessing_context={method!r})\n"
+        "    list(loader)\n"  # by now the forkserver runs, whose own start makes noise
+        "    print('ready', flush=True)\n"
+        "    while True:\n"
+        "        for batch in loader:\n"
+        "            pass\n"
+    )
+    main = subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert main.stdout.readline() == "ready\n"
+        time.sleep(0.15)
+        os.killpg(main.pid, signal.SIGINT)
+        _, err = main.communicate(timeout=20)
+    finally:
+        main.kill()
+        main.wait()
+    assert err.count("Traceback") == err.count("KeyboardInterrupt") == 1
+    assert main.returncode == -signal.SIGINT
+
+
 # ---- spawn and __main__ -----------------------------------------------------------------------------------------
 
 
@@ -341,9 +369,6 @@ def test_a_script_without_a_main_guard_ends_with_a_hint(tmp_path):
 
 
 def test_a_dataset_below_the_main_guard_is_reported_with_the_workers_traceback(tmp_path):
-    import subprocess
-    import sys
-
     program = tmp_path / "program.py"
     program.write_text(
         "import ringbuf\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loader_data import Loads, Numbered, Sleeps, Stream, Whoami, load_all, mark_dataset, numbers_in
+from loader_data import Drowsy, Handles, Loads, Numbered, Sleeps, Stream, Whoami, load_all, mark_dataset, numbers_in
 from processes import forked, process, script
 
 from ringbuf import Closed, RingLoader
@@ -52,10 +52,9 @@ def test_leaving_the_loop_early_ends_the_workers_at_once():
 
 
 def test_a_worker_among_samples_stops_before_its_batch_is_done():
-    with RingLoader(Sleeps(0.05, at=None, length=2000), 1000, num_workers=1) as loader:
-        loader.dataset.at = slice(None)  # never equal: see below
+    with RingLoader(Drowsy(0.02, 1000), 1000, num_workers=1) as loader:
         iterator = iter(loader)
-        time.sleep(0.1)
+        time.sleep(0.2)
         began = time.monotonic()
         del iterator
         assert time.monotonic() - began < 2
@@ -225,6 +224,16 @@ def test_loaders_nest(method):
     ]
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_dataset_may_hold_locks_and_pipes(method):
+    dataset = Handles(method)
+    with RingLoader(dataset, 1, num_workers=2, multiprocessing_context=method) as loader:
+        assert [int(batch[0]) for batch in loader] == list(range(6))
+    assert sorted(dataset.reader.recv() for _ in range(6)) == list(range(6))
+    dataset.reader.close()
+    dataset.writer.close()
+
+
 # ---- persistent workers -----------------------------------------------------------------------------------------
 
 
@@ -250,13 +259,11 @@ def test_a_persistent_loader_has_one_iterator_and_iter_starts_it_over():
 
 
 def test_starting_over_waits_for_no_more_than_the_sample_in_hand():
-    with RingLoader(Sleeps(0.3, at=7, length=40), 1, num_workers=1, persistent_workers=True, prefetch_factor=30) as loader:
-        iterator = iter(loader)
-        for _ in range(7):
-            next(iterator)
+    with RingLoader(Drowsy(0.1, 40), 1, num_workers=1, persistent_workers=True, prefetch_factor=30) as loader:
+        next(iter(loader))
         began = time.monotonic()
         assert next(iter(loader)).tolist() == [0]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 1.5
 
 
 def test_starting_over_while_slots_grow():
@@ -354,15 +361,18 @@ def test_parent_and_forked_child_may_iterate_one_loader_at_the_same_time(persist
         for _ in loader:
             pass
 
-        def a_pass():
-            assert [numbers_in(batch)[0] for batch in loader] == list(range(0, 400, 2))
+        def a_pass(first):
+            loader.dataset.first = first  # to tell whose batches these are; persistent workers keep what they had
+            first = 0 if persistent and os.getpid() == me else first
+            assert [numbers_in(batch)[0] for batch in loader] == list(range(first, first + 400, 2))
 
+        me = os.getpid()
         child = os.fork()
         if child == 0:
-            os._exit(forked_status(a_pass, loader))
-        a_pass()
+            os._exit(forked_status(lambda: a_pass(5000), loader))
+        a_pass(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        a_pass()
+        a_pass(0)
 
 
 def forked_status(function, loader):

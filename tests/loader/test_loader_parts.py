@@ -2,15 +2,20 @@
 
 import os
 import pickle
+import signal
+import time
 
 import numpy as np
 import pytest
+from processes import eventually, process
 
 from ringbuf import BatchTooLarge
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import make_fetcher
+from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
+from ringbuf.loader.tasks import Order, TaskBoard
 
 # ---- channel ----------------------------------------------------------------------------------------------------
 
@@ -66,6 +71,80 @@ def test_the_end_of_a_channel_is_told(ends):
     with pytest.raises(EOFError):
         theirs.receive()
     assert not theirs.send("anything")
+
+
+# ---- task ring --------------------------------------------------------------------------------------------------
+
+
+def test_oversized_tasks_leave_room_in_the_channel_for_other_messages(ends):
+    ours, theirs = ends
+    board = TaskBoard(1000)
+    posted = 0
+    while board.post(Order(posted, 0, 0, list(range(10_000))), 0, ours):
+        posted += 1
+    assert posted < 1000
+    for _ in range(100):
+        assert ours.send("ring", 1, 2)
+    board.settled(0)
+    assert board.post(Order(posted, 0, 0, list(range(10_000))), 0, ours)
+    while (letter := theirs.receive()) is not None:
+        for descriptor in letter[1]:
+            os.close(descriptor)
+    board.close()
+
+
+def test_a_task_can_be_taken_back_until_somebody_has_it(ends):
+    board = TaskBoard(4)
+    board.post(Order(7, 0, 0, [1]), 0, ends[0])
+    assert board.retract(7)
+    assert not board.retract(7)
+    board.close()
+
+
+def test_a_full_or_finished_board_takes_no_task(ends):
+    board = TaskBoard(1)
+    posted = 0
+    while board.post(Order(posted, 0, 0, [1]), 0, ends[0]):
+        posted += 1
+    assert posted == 8
+    board.retract(0)
+    board.finish()
+    assert not board.post(Order(9, 0, 0, [1]), 0, ends[0])
+    board.close()
+    board.finish()
+
+
+# ---- the parent -------------------------------------------------------------------------------------------------
+
+
+def test_a_parents_death_is_seen_by_looking():
+    with process(time.sleep, 60) as other:
+        parent = Parent(other.pid, direct=False, from_main_thread=False)
+        parent.check()
+        os.kill(other.pid, signal.SIGSTOP)
+        parent.check()  # stopped is not dead
+        other.kill()
+        assert eventually(lambda: raises_orphaned(parent))
+
+
+def raises_orphaned(parent):
+    try:
+        parent.check()
+    except Orphaned:
+        return True
+    return False
+
+
+def test_a_parent_that_is_gone_from_the_beginning_is_noticed():
+    with process(int) as other:
+        other.join()
+        with pytest.raises(Orphaned):
+            Parent(other.pid, direct=False, from_main_thread=False)
+
+
+def test_a_child_whose_parent_died_before_it_looked_is_an_orphan():
+    with pytest.raises(Orphaned):
+        Parent(os.getpid(), direct=True, from_main_thread=False)
 
 
 # ---- data rings -------------------------------------------------------------------------------------------------

@@ -222,8 +222,8 @@ def _start(process: Any, worker_id: int, num_workers: int) -> None:
 
 @contextlib.contextmanager
 def _children_allowed() -> Iterator[None]:
-    """multiprocessing forbids a daemonic process, such as a Pool's, to have children, lest they be orphaned when it
-    is terminated. Ours notice."""
+    """multiprocessing forbids a daemonic process, such as a Pool's or a worker, to have children, lest they be
+    orphaned when it is terminated. Ours notice."""
     import multiprocessing
 
     current = multiprocessing.current_process()

@@ -75,7 +75,6 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for thing in origin.inherited:
         thing.close()
-    _allow_children()
     try:
         parent = Parent(
             origin.pid, direct=origin.direct, from_main_thread=origin.from_main_thread, tether=origin.tether
@@ -190,11 +189,3 @@ def _tell_torch(info: WorkerInfo) -> None:
         theirs._worker_info = theirs.WorkerInfo(
             id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
         )
-
-
-def _allow_children() -> None:
-    """multiprocessing forbids children to daemonic processes, lest they be orphaned. A worker may have some:
-    loaders in it see to their own, and a worker that is stopped waits for others'."""
-    import multiprocessing
-
-    multiprocessing.current_process().daemon = False
