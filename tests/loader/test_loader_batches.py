@@ -1,5 +1,6 @@
 """What comes out of a loader: the same, whoever makes it."""
 
+import errno
 import time
 
 import numpy as np
@@ -307,6 +308,24 @@ def test_a_batch_above_max_bytes_is_too_large_and_names_its_indices_and_both_siz
         with pytest.raises(StopIteration):
             next(iterator)
     assert got == [50_000, 100_000, 150_000, 200_000]
+
+
+class OneIsEnormous:
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return np.broadcast_to(np.uint8(index), (1 << 44 if index == 2 else 10,))
+
+
+def test_a_batch_that_no_memory_can_hold_is_an_os_error_at_its_place():
+    with RingLoader(OneIsEnormous(), 1, num_workers=2) as loader:
+        iterator = iter(loader)
+        assert [next(iterator)[0, 0] for _ in range(2)] == [0, 1]
+        with pytest.raises(OSError, match=r"indices \[2\].* bytes .* free") as caught:
+            next(iterator)
+        assert caught.value.errno == errno.ENOMEM
+        assert [batch[0, 0] for batch in iterator] == [3, 4, 5]
 
 
 def test_the_next_pass_begins_with_the_slots_of_the_last():

@@ -3,6 +3,8 @@
 import gc
 import multiprocessing
 import os
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -516,6 +518,31 @@ def test_few_descriptors_are_enough_for_many_batches():
         "kept = [b for _ in range(3) for b in loader]\n"
         "assert [int(b[0]) for b in kept] == list(range(1000)) * 3\n"
     )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+TINY = """
+import numpy as np
+import ringbuf
+
+class Images:                                               # 8 slots of 8 MiB where /dev/shm has 4 MiB
+    def __len__(self):
+        return 32
+    def __getitem__(self, index):
+        return np.full(1 << 21, index, np.uint8)
+
+with ringbuf.RingLoader(Images(), 4, num_workers=2, slots=8) as loader:
+    assert [batch[:, -1].tolist() for batch in loader] == np.arange(32).reshape(8, 4).tolist()
+    assert loader.stats().slots * loader.stats().slot_bytes >= 64 << 20
+"""
+
+
+def test_a_small_dev_shm_is_enough():
+    mount_and_run = 'mount -t tmpfs -o size=4m tmpfs /dev/shm && exec "$@"'
+    wrapper = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount_and_run, "sh"]
+    if not shutil.which("unshare") or subprocess.run([*wrapper, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this system does not let us mount a small /dev/shm in a namespace of our own")
+    done = script(TINY, wrapper=wrapper)
     assert (done.returncode, done.stderr) == (0, "")
 
 
