@@ -17,7 +17,7 @@ PYTHON = ROOT / "src/ringbuf"
 # A header and its source are one part. A part may use the parts of the rows above its own.
 C_ROWS = [
     ["include/ringbuf", "platform", "crash_points", "lock"],
-    ["layout", "copy"],
+    ["layout", "copy", "pages"],
     ["wait", "participant", "stats"],
     ["segment"],
     ["ring"],

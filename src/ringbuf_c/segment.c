@@ -4,32 +4,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "crash_points.h"
 #include "lock.h"
+#include "pages.h"
 #include "wait.h"
-
-#ifndef MADV_POPULATE_READ /* Linux 5.14; unknown to glibc 2.36 */
-#define MADV_POPULATE_READ 22
-#endif
-#ifndef MADV_COLLAPSE /* Linux 6.1 */
-#define MADV_COLLAPSE 25
-#endif
 
 #define SHM_DIR "/dev/shm"
 #define SHM_PREFIX SHM_DIR "/ringbuf."
-#define HUGE_PAGE (UINT64_C(2) << 20)
-#define HUGE_WORTH (8 * HUGE_PAGE) /* below this, rounding payloads up to huge pages wastes over an eighth */
-#define COLLAPSE_BYTES_PER_NS 1    /* the least speed worth waiting for: 1 GB/s, a third to a fifth of the usual */
+#define HUGE_WORTH (8 * RB_HUGE_PAGE) /* below this, rounding payloads up to huge pages wastes over an eighth */
 
 /* ---- geometry ------------------------------------------------------------------------------------ */
 
@@ -57,7 +47,7 @@ static bool wants_huge_pages(const struct rb_header *header)
 /* Offsets from counts. Used by the creator, and by attachers to check what a header claims. */
 static int place(struct rb_header *header)
 {
-	uint64_t unit = wants_huge_pages(header) ? HUGE_PAGE : header->page_bytes;
+	uint64_t unit = wants_huge_pages(header) ? RB_HUGE_PAGE : header->page_bytes;
 	uint64_t payload;
 
 	if (header->slot_bytes > INT64_MAX / 2)
@@ -117,39 +107,13 @@ static uint64_t checksum(const struct rb_header *header)
 
 /* ---- mapping ------------------------------------------------------------------------------------- */
 
-/* mmap(), at an address that is a multiple of a huge page: only there can the kernel map one. */
-static void *map_aligned(int fd, uint64_t bytes)
-{
-	uint64_t reserved_bytes = bytes + HUGE_PAGE;
-	unsigned char *reserved = mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (reserved == MAP_FAILED)
-		return MAP_FAILED;
-	unsigned char *end = reserved + reserved_bytes;
-	unsigned char *base = reserved + (-(uintptr_t)reserved & (HUGE_PAGE - 1));
-	unsigned char *base_end = base + round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-	void *mapped = mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-	if (mapped == MAP_FAILED) {
-		int rc = errno;
-		munmap(reserved, reserved_bytes);
-		errno = rc;
-		return MAP_FAILED;
-	}
-	if (base > reserved)
-		munmap(reserved, (size_t)(base - reserved));
-	if (end > base_end)
-		munmap(base_end, (size_t)(end - base_end));
-	return mapped;
-}
-
 static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
 {
-	unsigned char *base = wants_huge_pages(header)
-				      ? map_aligned(fd, header->total_bytes)
-				      : mmap(NULL, header->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	unsigned char *base;
+	int rc = rb_pages_map(fd, header->total_bytes, wants_huge_pages(header), &base);
 
-	if (base == MAP_FAILED)
-		return -errno;
+	if (rc < 0)
+		return rc;
 	*map = (struct rb_map){
 		.base = base,
 		.control = (struct rb_control *)(base + RB_CONTROL_AT),
@@ -168,111 +132,70 @@ void rb_segment_unmap(struct rb_map *map)
 	map->base = NULL;
 }
 
-/* Put a slot into huge pages, one at a time while that goes well: where memory is fragmented the kernel has to move
- * others' pages to make one, and a slot in small pages now is better than one in huge pages later.
- * Not MADV_HUGEPAGE: by default the kernel grants that to private memory only. */
-static void collapse(unsigned char *payload, uint64_t bytes)
-{
-	int64_t give_up_ns = rb_clock_ns(CLOCK_MONOTONIC) + (int64_t)(bytes / COLLAPSE_BYTES_PER_NS);
-
-	for (uint64_t at = 0; at < bytes; at += HUGE_PAGE)
-		if (madvise(payload + at, HUGE_PAGE, MADV_COLLAPSE) < 0 || rb_clock_ns(CLOCK_MONOTONIC) > give_up_ns)
-			return;
-}
-
 void rb_segment_populate(const struct rb_map *map, uint32_t slot)
 {
-	if (wants_huge_pages(&map->header))
-		collapse(rb_payload(map, slot), map->header.slot_stride);
-	/* The pages exist already. Reading maps them as writable as writing would, and sixteen to a fault: a third of
-	 * the time of MADV_POPULATE_WRITE. */
-	madvise(rb_payload(map, slot), map->header.slot_stride, MADV_POPULATE_READ);
+	rb_pages_populate(rb_payload(map, slot), map->header.slot_stride);
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
-/* What the machine could still give, memory and swap; UINT64_MAX where the kernel does not say. */
-static uint64_t available_bytes(void)
+/* Plain stores: nobody else can see the segment yet. Zeroed words are FREE(0), zeroed rows are vacant. */
+static int fill(struct rb_map *map)
 {
-	FILE *meminfo = fopen("/proc/meminfo", "re");
-	char line[128];
-	uint64_t kib, memory = UINT64_MAX, swap = 0;
-
-	if (!meminfo)
-		return UINT64_MAX;
-	while (fgets(line, sizeof(line), meminfo)) {
-		if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
-			memory = kib * 1024;
-		else if (sscanf(line, "SwapFree: %" SCNu64, &kib) == 1)
-			swap = kib * 1024;
-	}
-	fclose(meminfo);
-	return memory == UINT64_MAX ? memory : memory + swap;
-}
-
-/* Reserve every page now: a later touch of memory that is not there would be SIGBUS, not an error. */
-static int reserve(int fd, uint64_t bytes)
-{
-	struct rlimit limit;
+	struct rb_header *header = &map->header;
 	int rc;
 
-	/* A memfd has no size limit: reserving more than there is would not fail but go on until the kernel runs out
-	 * and kills somebody. (Limits of control groups are the caller's business: ringbuf.h, rb_create.) */
-	if (bytes > available_bytes())
-		return -ENOMEM;
-	/* Asked beforehand, because exceeding it is announced by a signal that kills by default. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
-		return -EFBIG;
-	do
-		rc = posix_fallocate(fd, 0, (off_t)bytes);
-	while (rc == EINTR);
-	return -rc;
-}
-
-static int fill(int fd, const struct rb_header *plan, struct rb_map *map)
-{
-	struct rb_header header = *plan;
-	int rc;
-
-	if (getrandom(header.id, sizeof(header.id), 0) != sizeof(header.id))
+	if (getrandom(header->id, sizeof(header->id), 0) != sizeof(header->id))
 		return -errno;
-	header.created_ns = rb_clock_ns(CLOCK_REALTIME);
-	header.checksum = checksum(&header);
-	rc = map_whole(fd, &header, map);
-	if (rc < 0)
-		return rc;
-	/* Plain stores: nobody else can see the segment yet. Zeroed words are FREE(0), zeroed rows are vacant. */
-	memcpy(map->base, &header, sizeof(header));
+	header->created_ns = rb_clock_ns(CLOCK_REALTIME);
+	header->checksum = checksum(header);
+	memcpy(map->base, header, sizeof(*header));
 	/* fill:A relaxed: nobody else can see the segment yet */
 	atomic_init(&map->control->tickets, 1);
 	for (int b = 0; b < (int)RB_READERS_MAX; b++)
 		/* fill:B relaxed: nobody else can see the segment yet */
 		atomic_init(&map->control->readers[b].start, UINT64_MAX);
 	rc = rb_event_init(&map->control->ready);
-	if (rc == 0)
-		rc = rb_event_init(&map->control->freed);
-	if (rc < 0)
-		rb_segment_unmap(map);
-	return rc;
+	return rc < 0 ? rc : rb_event_init(&map->control->freed);
+}
+
+/* Reserve, seal and fill a segment that is mapped; not a byte of it is touched before all of it is reserved. */
+static int furnish(int fd, struct rb_map *map)
+{
+	const struct rb_header *header = &map->header;
+	bool named = header->name[0] != '\0';
+
+	if (wants_huge_pages(header))
+		rb_pages_make_huge(fd, map->base, header->payload_at, header->total_bytes);
+	int rc = rb_pages_reserve(fd, header->total_bytes);
+	if (rc == 0 && !named && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		rc = -errno;
+	RB_CRASH_POINT(create_reserved);
+	return rc < 0 ? rc : fill(map);
 }
 
 int rb_segment_create(const struct rb_header *plan, int *out_fd, struct rb_map *map)
 {
 	bool named = plan->name[0] != '\0';
+	int rc = rb_pages_afford(plan->total_bytes);
+
+	if (rc < 0)
+		return rc;
 	int fd = named ? open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
 		       : memfd_create("ringbuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int rc;
-
 	if (fd < 0)
 		return -errno;
-	rc = named && fchmod(fd, 0600) < 0 ? -errno : 0; /* whatever the umask took away */
-	if (rc == 0)
-		rc = reserve(fd, plan->total_bytes);
-	if (rc == 0 && !named && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (named && fchmod(fd, 0600) < 0) /* whatever the umask took away */
 		rc = -errno;
-	RB_CRASH_POINT(create_reserved);
+	if (rc == 0 && ftruncate(fd, (off_t)plan->total_bytes) < 0)
+		rc = -errno;
 	if (rc == 0)
-		rc = fill(fd, plan, map);
+		rc = map_whole(fd, plan, map);
+	if (rc == 0) {
+		rc = furnish(fd, map);
+		if (rc < 0)
+			rb_segment_unmap(map);
+	}
 	if (rc < 0) {
 		close(fd);
 		return rc;
@@ -385,7 +308,7 @@ static int validate(const struct rb_header *header, uint64_t file_bytes)
 	    header->wait_kind != RB_WAIT_KIND)
 		return -EPROTO;
 	if (header->checksum != checksum(header) || !counts_are_legal(header) || header->page_bytes < 4096 ||
-	    (header->page_bytes & (header->page_bytes - 1)) != 0 || header->page_bytes > HUGE_PAGE)
+	    (header->page_bytes & (header->page_bytes - 1)) != 0 || header->page_bytes > RB_HUGE_PAGE)
 		return -EBADMSG;
 	if (header->name[sizeof(header->name) - 1] != '\0' || (header->name[0] != '\0' && !name_is_legal(header->name)))
 		return -EBADMSG;

@@ -40,17 +40,16 @@ static void skip_without_huge_pages(void)
 int main(void)
 {
 	skip_without_huge_pages();
+	long before = huge_kib();
 	rb_ring *ring = t_create(.slots = 2, .slot_bytes = HUGE_PAGE, .hugepages = RB_HUGE_ALWAYS);
 	rb_ring *other = t_attach(ring);
-
-	long before = huge_kib();
 	struct rb_slot slot = t_claim(ring, 1);
 	t_equal((uintptr_t)slot.data % HUGE_PAGE, 0);
-	t_equal(huge_kib() - before, (long)(HUGE_PAGE / 1024));
+	t_check(huge_kib() - before >= (long)(HUGE_PAGE / 1024));
 	memset(slot.data, 7, HUGE_PAGE);
 	t_commit(ring, slot);
 
-	/* Another mapping of the same memory is aligned as well, and finds the page. */
+	/* Another mapping of the same memory is aligned as well, and can use the page. */
 	struct rb_slot taken;
 	t_equal(rb_take(other, NULL, t_soon(), &taken), 0);
 	t_equal((uintptr_t)taken.data % HUGE_PAGE, 0);
