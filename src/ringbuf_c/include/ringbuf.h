@@ -58,7 +58,7 @@ enum rb_full {
 	RB_OVERWRITE = 1, /* a full ring gives up its oldest unread message (queue mode only) */
 };
 
-/* Huge pages for payloads, made when a slot is first used. A wish: without them all works the same, slower. */
+/* Huge pages for payloads, made at creation as far as memory is not too fragmented. A wish: without them all works the same, slower. */
 enum rb_hugepages {
 	RB_HUGE_AUTO = 0,   /* for slots of 16 MiB and more */
 	RB_HUGE_NEVER = 1,
