@@ -82,6 +82,15 @@ def test_every_pass_starts_over(num_workers):
     assert sorted(itertools.chain(*passes[0])) == list(range(7))
 
 
+@pytest.mark.parametrize("taken", range(6))
+def test_starting_over_about_the_end_of_a_stream(taken):
+    with RingLoader(Stream(8), 2, num_workers=2, persistent_workers=True, prefetch_factor=4) as loader:
+        iterator = iter(loader)
+        for _ in range(taken):
+            next(iterator, None)
+        assert values(loader) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("collate_fn", [None, listed])
 def test_an_iterator_is_not_asked_again_after_its_end(num_workers, collate_fn):

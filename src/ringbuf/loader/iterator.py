@@ -146,8 +146,7 @@ class WorkerIterator(Pass):
             return
         if task is None:
             raise self._failure
-        self._arrived.clear()
-        self._settle(task)
+        self._settle_answer(task)
 
     def close(self) -> None:
         """Stop the workers. A thread that waits for a batch gets Closed, within a moment."""
@@ -177,33 +176,39 @@ class WorkerIterator(Pass):
             if task is None:
                 break
             self._steady = False
-            ended = self._arrived[0].target == END
+            if self._arrived[0].target == END:
+                self._go_on(task)
+                continue
             try:
-                batch = None if ended else self._content(task, self._arrived.pop())
+                batch = self._content(task, self._arrived.pop())
             except Exception:
                 self._go_on(task)
                 raise
-            self._go_on(task, ended=ended)
-            if not ended:
-                return batch
+            self._go_on(task)
+            return batch
         while self._salvaged:
             task, lease = self._salvaged.popleft()
             if lease.target != END:
                 return self._content(task, lease)
         raise self._failure
 
-    def _go_on(self, task: _Task, *, ended: bool = False) -> None:
+    def _go_on(self, task: _Task) -> None:
         """A task was answered; keep the others moving."""
+        self._settle_answer(task)
+        if self._failure is None:
+            self._pull()
+            self._dispatch()
+        self._steady = True
+
+    def _settle_answer(self, task: _Task) -> None:
+        """A task was answered: by what lies in `_arrived` still, or by what was taken from there."""
+        ended = bool(self._arrived) and self._arrived[0].target == END
         self._arrived.clear()
         self._settle(task)
         if ended:
             self._ended.add(task.worker_id)
             for other in [other for other in self._queue.values() if other.worker_id == task.worker_id]:
                 self._settle(other)  # its worker throws it away
-        if self._failure is None:
-            self._pull()
-            self._dispatch()
-        self._steady = True
 
     def _content(self, task: _Task, lease: Lease) -> Any:
         """The batch that an answer is, or the error, which is raised."""
