@@ -113,7 +113,7 @@ class RingPool:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant: a collection in here may end an iterator, which gives back
         self._idle: DataRings | None = None
         self._closed = False
 
