@@ -86,7 +86,7 @@ struct rb_event {
 struct rb_reader {
 	_Atomic uint64_t start;  /* first ticket it is entitled to; UINT64_MAX: none yet */
 	_Atomic uint32_t owner;  /* row plus one; 0: entry not in use */
-	uint32_t unused;
+	_Atomic uint32_t keeps;  /* not active any more, but messages are in its hands: nobody else clears its bits */
 };
 
 struct rb_loss {
@@ -167,6 +167,7 @@ RB_AT(rb_event, sleepers, 8);
 _Static_assert(sizeof(struct rb_event) == 80, "event size, the same in both builds");
 RB_AT(rb_reader, start, 0);
 RB_AT(rb_reader, owner, 8);
+RB_AT(rb_reader, keeps, 12);
 _Static_assert(sizeof(struct rb_reader) == 16, "reader size");
 RB_AT(rb_loss, word, 0);
 RB_AT(rb_loss, tag, 8);

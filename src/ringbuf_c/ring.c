@@ -22,7 +22,9 @@
  *
  * Broadcast (checked exactly in the model): a commit draws its ticket, then reads who is active, then publishes with that
  * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader
- * sets its bit active, then reads its first ticket. All sequentially consistent.
+ * sets its bit active, then reads its first ticket. All sequentially consistent. Not in the model: a reader that stops while
+ * it holds messages says so (`keeps`) before its bit turns inactive. From then on its bits are nobody else's to clear;
+ * the sweep at its end, after `keeps` is 0 again, clears those that a late commit has added.
  *
  *   pair                              orders
  *   commit:C -> take:C, claim:C       payload, bytes, tag written before they are read
@@ -180,7 +182,9 @@ static bool entitled(const struct rb_map *map, int b, uint64_t ticket)
 {
 	/* entitled:A seq_cst, pairs with subscribe:C, unsubscribe:A: after our READY, who is there now? */
 	if (!(atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 1u << b))
-		return false;
+		/* entitled:C seq_cst, pairs with unsubscribe:F: it may be looking at this one. If not, the reader's last
+		 * sweep, which comes after this, clears the bit */
+		return atomic_load_explicit(&map->control->readers[b].keeps, memory_order_seq_cst) != 0;
 	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: infinity until it has read its first ticket */
 	return atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst) <= ticket;
 }
@@ -522,6 +526,8 @@ int rb_ring_withdraw(const struct rb_map *map, int b, const _Atomic uint64_t *he
 {
 	int freed = 0;
 
+	/* unsubscribe:F seq_cst, pairs with entitled:C: who sees us inactive sees this */
+	atomic_store_explicit(&map->control->readers[b].keeps, held != NULL, memory_order_seq_cst);
 	/* unsubscribe:A seq_cst, pairs with entitled:A: inactive first: a commit that still saw us looks again after
 	 * it has published, and clears our bit; one that had published before is found by the sweep */
 	atomic_fetch_and_explicit(&map->control->active, ~(1u << b), memory_order_seq_cst);
