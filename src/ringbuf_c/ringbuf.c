@@ -34,7 +34,7 @@ struct rb_ring {
 	_Atomic uint32_t reaping;         /* one thread reaps: see rb_member_seize */
 	_Atomic int64_t reaped_ns;
 	_Atomic int32_t taken;            /* slots out through this handle */
-	_Atomic uint32_t withdrawn;       /* unsubscribed while slots were out: the entry stays until they are back */
+	_Atomic uint32_t withdrawn;       /* unsubscribed while slots are out: the entry stays until they are back */
 	_Atomic uint32_t nudges;          /* rb_wake was called */
 	int (*pause)(void *arg);
 	void *pause_arg;
@@ -184,8 +184,8 @@ static int enter(struct rb_ring *ring)
 
 static int32_t slots_out(const struct rb_ring *ring)
 {
-	/* taken:C relaxed: the caller's own takes and releases are in its order */
-	return atomic_load_explicit(&ring->taken, memory_order_relaxed);
+	/* taken:C seq_cst, pairs with taken:B: see end_if_withdrawn() */
+	return atomic_load_explicit(&ring->taken, memory_order_seq_cst);
 }
 
 /* The rest of this section is for broadcast, under ring->joining, which orders its relaxed accesses. */
@@ -205,14 +205,21 @@ static void end_subscription(struct rb_ring *ring)
 		rb_event_notify(&ring->map.control->freed);
 }
 
+/* Whoever comes last ends it: an unsubscribe sets `withdrawn` and then counts what is out, a release counts down and then
+ * looks at `withdrawn`. */
+static void end_if_withdrawn(struct rb_ring *ring)
+{
+	/* withdrawn:A seq_cst, pairs with withdrawn:B: see above */
+	if (atomic_load_explicit(&ring->withdrawn, memory_order_seq_cst) && slots_out(ring) == 0)
+		end_subscription(ring);
+}
+
 static int subscribe(struct rb_ring *ring)
 {
+	end_if_withdrawn(ring);
 	/* subscribe_handle:A relaxed: under the mutex */
-	if (atomic_load_explicit(&ring->withdrawn, memory_order_relaxed)) {
-		if (slots_out(ring) > 0)
-			return -EBUSY;
-		end_subscription(ring);
-	}
+	if (atomic_load_explicit(&ring->withdrawn, memory_order_relaxed))
+		return -EBUSY;
 	/* subscribe_handle:B relaxed: under the mutex */
 	if (atomic_load_explicit(&ring->self.reader, memory_order_relaxed) != RB_NO_READER)
 		return 0;
@@ -621,12 +628,18 @@ int rb_release(struct rb_ring *ring, const struct rb_slot *slot)
 {
 	int rc = is_taken(ring, slot) ? rb_ring_release(&ring->self, slot) : -ESTALE;
 
-	if (rc == 0) {
-		/* taken:B relaxed: as taken:A */
-		atomic_fetch_sub_explicit(&ring->taken, 1, memory_order_relaxed);
-		rb_event_notify(&ring->map.control->freed);
+	if (rc < 0)
+		return rc;
+	/* taken:B seq_cst, pairs with taken:C: see end_if_withdrawn() */
+	atomic_fetch_sub_explicit(&ring->taken, 1, memory_order_seq_cst);
+	rb_event_notify(&ring->map.control->freed);
+	/* withdrawn:C seq_cst, pairs with withdrawn:B: see end_if_withdrawn() */
+	if (atomic_load_explicit(&ring->withdrawn, memory_order_seq_cst)) {
+		pthread_mutex_lock(&ring->joining);
+		end_if_withdrawn(ring);
+		pthread_mutex_unlock(&ring->joining);
 	}
-	return rc;
+	return 0;
 }
 
 int rb_subscribe(struct rb_ring *ring)
@@ -646,10 +659,11 @@ int rb_unsubscribe(struct rb_ring *ring)
 	if (slots_out(ring) == 0) {
 		end_subscription(ring);
 	} else if (reader != RB_NO_READER) {
-		/* unsubscribe_handle:B relaxed: under the mutex */
-		atomic_store_explicit(&ring->withdrawn, 1, memory_order_relaxed);
 		if (rb_ring_withdraw(&ring->map, reader, ring->self.held) > 0)
 			rb_event_notify(&ring->map.control->freed);
+		/* withdrawn:B seq_cst, pairs with withdrawn:A, withdrawn:C: see end_if_withdrawn() */
+		atomic_store_explicit(&ring->withdrawn, 1, memory_order_seq_cst);
+		end_if_withdrawn(ring);
 	}
 	pthread_mutex_unlock(&ring->joining);
 	return 0;
