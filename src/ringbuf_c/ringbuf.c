@@ -649,10 +649,9 @@ int rb_subscribe(struct rb_ring *ring)
 
 int rb_unsubscribe(struct rb_ring *ring)
 {
-	int rc = enter(ring);
-
-	if (rc < 0 || ring->map.header.mode == RB_QUEUE)
-		return rc;
+	/* unsubscribe_handle:C relaxed: a forked child that did not join is no reader */
+	if (ring->map.header.mode == RB_QUEUE || !atomic_load_explicit(&ring->joined, memory_order_relaxed))
+		return 0;
 	pthread_mutex_lock(&ring->joining);
 	/* unsubscribe_handle:A relaxed: under the mutex */
 	int reader = atomic_load_explicit(&ring->self.reader, memory_order_relaxed);
