@@ -144,7 +144,10 @@ static int recover(struct rb_ring *ring)
 /* Become a participant, if need be by reaping one that died. */
 static int join(struct rb_ring *ring, bool by_name)
 {
+	/* A fork in another thread waits: its child must find the new description in the handle, to close it. */
+	pthread_mutex_lock(&handles_lock);
 	int rc = rb_member_open(&ring->map, ring->fd, by_name, &ring->member);
+	pthread_mutex_unlock(&handles_lock);
 
 	if (rc < 0)
 		return rc;
