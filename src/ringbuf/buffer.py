@@ -73,7 +73,8 @@ class RingBuffer:
     full: what `put` does when no slot is free: "block" waits, "overwrite" gives up the oldest unread message.
     hugepages: None asks for them for slots of 16 MiB and more, True for all (each slot is rounded up to 2 MiB), False
         for none. A matter of speed alone.
-    redeliver: whether messages that a dead consumer held go to another one (True) or are dropped.
+    redeliver: whether messages that a dead consumer held go to another one (True), with what it had written into them, or
+        are dropped.
 
     Keeping what `get` returns is always safe: a slot is free again when the last view of it is gone.
     """

@@ -13,8 +13,9 @@
  *     state:3 | who:16 | seq:45      broadcast:  FREE(s) -> WRITING(p,s) -> READY(mask,t) -> ... -> FREE(t)
  *
  * `who` is a row's index plus one, or the mask of readers that still owe a release. `seq` is a ticket: the
- * counter is drawn from for every commit, abort and burial, so that a word never comes back on a slot. (One
- * does: READING(c,t) after a redelivery. It is safe because the reaper holds lock byte c meanwhile.)
+ * counter is drawn from for every commit, abort and burial, so that a word never comes back on a slot. (Two
+ * do, after a redelivery: READY(t), which is the same message still, and READING(c,t), which is safe because the
+ * reaper holds lock byte c meanwhile.)
  *
  * Locks are open-file-description locks on bytes far behind the data: the kernel drops them when the
  * last descriptor of their holder is gone, and with them the proof of life. */

@@ -73,7 +73,7 @@ struct rb_options {
 	enum rb_mode mode;
 	enum rb_full full;
 	enum rb_hugepages hugepages;
-	bool redeliver;              /* queue mode: a dead consumer's messages go back (true) or are dropped */
+	bool redeliver;              /* queue mode: a dead consumer's messages go back, as it left them (true), or are dropped */
 };
 
 /* A slot in the caller's hands, between claim and commit/abort or between take and release.
@@ -149,7 +149,7 @@ int rb_segment_bytes(const struct rb_options *options, uint64_t *bytes);
 int rb_create(const struct rb_options *options, rb_ring **out);
 
 /* Attach to a named ring, or to the ring behind a descriptor from rb_fd() (which stays the caller's).
- * A failed attach writes nothing and removes nothing.
+ * A failed attach removes nothing, and writes nothing, but that before -EUSERS it returns the slots of dead processes.
  * -ENOENT     no such ring       -EACCES  another user's, or its mode is wider than 0600
  * -EPROTO     made by another layout version, byte order or kind of waiting; refused unread
  * -EBADMSG    not a ring, truncated, under another name than its own, or its header does not agree with itself
@@ -201,7 +201,8 @@ int rb_finish(rb_ring *ring);
 
 /* ---- consumers --------------------------------------------------------------------------------- */
 
-/* Take the oldest message that the filter accepts (NULL: any). Acquire: its payload is as committed.
+/* Take the oldest message that the filter accepts (NULL: any). Acquire: its payload is as committed, or
+ * as a consumer left it that died with it in hand.
  * In queue mode it is the caller's alone; in broadcast mode the caller must not write to it, and the
  * first take subscribes the handle.
  * Messages committed one after another are taken in that order; of messages committed at the same
