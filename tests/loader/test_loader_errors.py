@@ -214,6 +214,16 @@ def test_an_error_in_worker_init_fn_comes_first_and_stays(num_workers):
         assert iterator._workers == []
 
 
+def run_dry(worker_id):
+    next(iter(()))
+
+
+def test_a_stop_iteration_in_worker_init_fn_does_not_pass_for_the_end_of_the_data():
+    with RingLoader(Numbered(20), num_workers=1, worker_init_fn=run_dry) as loader:
+        with pytest.raises(RuntimeError, match="Caught StopIteration in DataLoader worker process 0"):
+            next(iter(loader))
+
+
 class StreamThatFails(Stream):
     def __iter__(self):
         raise OSError(5, "unreadable")

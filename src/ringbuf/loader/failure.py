@@ -76,6 +76,8 @@ class Failure(NamedTuple):
             error = pickle.loads(self.pickled) if self.pickled is not None else RuntimeError(account)
         except Exception:  # its class exists only over there
             error = RuntimeError(account)
+        if isinstance(error, StopIteration):  # out of next() it would end the epoch in silence
+            error = RuntimeError(account)
         error.__cause__ = WorkerTraceback(account)
         return error
 
