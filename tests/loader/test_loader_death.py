@@ -93,6 +93,22 @@ def test_death_is_noticed_within_two_seconds():
     assert time.monotonic() - began < 2
 
 
+class DiesBesideALongError(Dies):
+    def __getitem__(self, index):
+        if index == 1:
+            raise ValueError("long " * 50_000)
+        return super().__getitem__(index)
+
+
+def test_an_error_too_long_for_a_slot_is_delivered_after_another_workers_death():
+    with RingLoader(DiesBesideALongError(signal.SIGKILL, at=0), 1, num_workers=2, prefetch_factor=1) as loader:
+        iterator = iter(loader)
+        with pytest.raises(ValueError, match="long long"):
+            next(iterator)
+        with pytest.raises(WorkerDied):
+            next(iterator)
+
+
 def test_the_error_stays():
     with RingLoader(Dies(signal.SIGKILL, at=0), 2, num_workers=1) as loader:
         iterator = iter(loader)

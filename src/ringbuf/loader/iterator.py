@@ -23,7 +23,7 @@ from ringbuf.errors import BatchTooLarge, Closed, Empty
 from ringbuf.loader.channel import take_memory
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
 from ringbuf.loader.lifecycle import Crew
-from ringbuf.loader.messages import END, FAILED, GROW, decode_number
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, decode_number
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
@@ -89,7 +89,7 @@ class WorkerIterator(Pass):
         self._epoch = 0
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
-        self._salvaged: deque[tuple[_Task, Lease]] = deque()  # answers to hand out before it is raised
+        self._salvaged: deque[tuple[_Task, Lease | Failure]] = deque()  # answers to hand out before it is raised
         self._steady = True  # False while tasks and batches change hands: an interrupt then leaves doubts
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
@@ -187,9 +187,10 @@ class WorkerIterator(Pass):
             self._go_on(task)
             return batch
         while self._salvaged:
-            task, lease = self._salvaged.popleft()
-            if lease.target != END:
-                return self._content(task, lease)
+            task, answer = self._salvaged.popleft()
+            if isinstance(answer, Failure):
+                raise answer.exception()
+            return self._open(task, answer)
         raise self._failure
 
     def _go_on(self, task: _Task) -> None:
@@ -450,9 +451,12 @@ class WorkerIterator(Pass):
         lost = []
         for task in self._sent():
             self._take(task, 0)
-            if self._arrived and self._arrived[0].target != GROW:
+            kind = self._arrived[0].target if self._arrived else GROW
+            if kind == FAILED:  # read now: a part of it may be on the channel, which is about to be closed
+                self._salvaged.append((task, self._read_failure(task, self._arrived[0])))
+            elif kind == BATCH:
                 self._salvaged.append((task, self._arrived[0]))
-            elif task.worker_id == worker_id:
+            elif kind == GROW and task.worker_id == worker_id:
                 lost.append(task.index)
             self._arrived.clear()
         member = self._crew.members[worker_id]
