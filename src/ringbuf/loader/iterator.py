@@ -492,7 +492,7 @@ class WorkerIterator(Pass):
             f"RingLoader: {rings.held} of {rings.slots} slots are still looked at by batches that were kept, so this "
             "batch, and others while that is so, is a private copy. Keep fewer batches, or make the loader with more "
             "slots=; stats().copies counts them",
-            stacklevel=5,
+            stacklevel=6,
         )
 
     def _advice(self) -> str:
