@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from processes import eventually, process
+from processes import eventually, forked, process
 
 from ringbuf import BatchTooLarge
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
@@ -315,3 +315,10 @@ def test_a_fetcher_pauses_between_samples_as_often_as_it_is_told():
     )
     fetcher.fetch(list(range(10)), lambda nbytes: np.empty, private=False)
     assert pauses == [0, 3, 6, 9]
+
+
+def test_a_forked_child_closes_a_pool_whose_lock_another_thread_held():
+    pool = RingPool()
+    with pool._lock:
+        assert forked(pool.close) == 0
+    pool.close()

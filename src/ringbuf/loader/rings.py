@@ -120,8 +120,7 @@ class RingPool:
     def borrow(self, *, slots: int, slot_bytes: int, max_bytes: int | None) -> DataRings:
         """A ring nobody uses, with so many slots of at least this size. One that is half full of batches that the
         consumer kept is left to them."""
-        if os.getpid() != self._pid:
-            RingPool.__init__(self)  # forked: the idle ring is the parent's, and the lock may be held for ever
+        self._begin_anew_after_fork()
         with self._lock:
             rings, self._idle = self._idle, None
         if rings is not None:
@@ -140,10 +139,15 @@ class RingPool:
             spare.close()
 
     def close(self) -> None:
+        self._begin_anew_after_fork()
         with self._lock:
             rings, self._idle, self._closed = self._idle, None, True
         if rings is not None:
             rings.close()
+
+    def _begin_anew_after_fork(self) -> None:
+        if os.getpid() != self._pid:
+            RingPool.__init__(self)  # the idle ring is the parent's, and the lock may be held for ever
 
 
 def first_slot_bytes(slots: int) -> int:
