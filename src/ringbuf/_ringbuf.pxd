@@ -5,7 +5,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 cdef extern from "ringbuf.h" nogil:
     enum:
         RB_SLOTS_MAX
-        RB_NAME_MAX
         RB_LAYOUT_VERSION
     const int64_t RB_NOW
     const int64_t RB_FOREVER

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ringbuf._core import SLOTS_MAX
 from ringbuf.errors import Closed
 from ringbuf.loader.collate import default_collate, default_convert
 from ringbuf.loader.dataset import is_iterable_style
@@ -31,7 +32,6 @@ from ringbuf.loader.stats import Account, LoaderStats
 
 __all__ = ["RingLoader"]
 
-SLOTS_MAX = 65536
 SPARE_SLOTS = 2  # one for the batch that the consumer looks at, one for the next that it gets meanwhile
 
 # What is fixed once a loader is made.

@@ -7,7 +7,7 @@ import pickle
 import struct
 from typing import Any, NamedTuple
 
-from ringbuf._core import Ring
+from ringbuf._core import SLOTS_MAX, Ring
 from ringbuf.errors import Closed, Empty, Full
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.messages import fill
@@ -17,7 +17,6 @@ __all__ = ["Inbox", "Order", "TaskBoard"]
 
 SLOT_BYTES = 8192  # indices that need more travel in memory of their own
 FEWEST_SLOTS = 8
-MOST_SLOTS = 65536
 MOST_ELSEWHERE = 64  # oversized tasks that are out: a channel has room for about three times as many messages
 
 _HEAD = struct.Struct("<QQ?")
@@ -40,7 +39,7 @@ class TaskBoard:
 
     def __init__(self, outstanding: int):
         # Twice what can be out, since a worker whose data has ended still has to take away what it was sent.
-        slots = min(max(2 * outstanding, FEWEST_SLOTS), MOST_SLOTS)
+        slots = min(max(2 * outstanding, FEWEST_SLOTS), SLOTS_MAX)
         self._ring = Ring.create(slots=slots, slot_bytes=SLOT_BYTES)
         self._elsewhere: set[int] = set()  # tasks that are out and did not fit a slot
 
