@@ -3,6 +3,7 @@
 import subprocess
 from importlib import metadata
 
+import ringbuf
 from ringbuf import _core
 
 
@@ -12,6 +13,10 @@ def test_the_wheel_holds_the_package_and_nothing_else():
     assert all(name.endswith(".dist-info") for name in others), others
     package = {file.suffix for file in files if file.parts[0] == "ringbuf"}
     assert package == {".py", ".pyi", ".so", ".typed"}
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert ringbuf.__version__ == metadata.version("ringloader")
 
 
 def test_the_extension_exports_its_init_function_alone():

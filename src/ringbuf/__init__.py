@@ -24,6 +24,8 @@ from ringbuf.loader import (
     get_worker_info,
 )
 
+__version__ = "0.1.0"  # pyproject.toml reads it here
+
 __all__ = [
     "ANY",
     "BatchTimeout",
