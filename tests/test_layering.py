@@ -22,6 +22,7 @@ C_ROWS = [
     ["segment"],
     ["ring"],
     ["recover"],
+    ["handle"],
     ["ringbuf"],
 ]
 
