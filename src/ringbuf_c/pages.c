@@ -17,10 +17,10 @@
 #define MADV_COLLAPSE 25
 #endif
 
+#define STRIDE_BYTES (4 * RB_HUGE_PAGE)
 /* Making huge pages stops when it is slower than this, a fifth of the usual speed. */
 #define LEAST_BYTES_PER_NS 1                 /* 1 GB/s */
 #define GRACE_NS INT64_C(20000000)
-#define STRIDE_BYTES (4 * RB_HUGE_PAGE)
 
 /* What the machine could still give, memory and swap; UINT64_MAX where the kernel does not say. */
 static uint64_t available_bytes(void)
@@ -95,9 +95,16 @@ static int reserve(int fd, uint64_t from, uint64_t bytes)
 	return -rc;
 }
 
+/* In strides: a signal makes the kernel give up a reservation and undo it, and one that takes longer than the time
+ * between two signals (a profiler's timer) would never be done. */
 int rb_pages_reserve(int fd, uint64_t bytes)
 {
-	return reserve(fd, 0, bytes);
+	for (uint64_t at = 0; at < bytes; at += STRIDE_BYTES) {
+		int rc = reserve(fd, at, bytes - at < STRIDE_BYTES ? bytes - at : STRIDE_BYTES);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
 }
 
 /* One small page is reserved where a huge one shall be, then the kernel is asked to collapse the range around it: it

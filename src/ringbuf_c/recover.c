@@ -160,7 +160,9 @@ static int return_all(const struct rb_map *map, uint32_t p, bool dead)
 
 	returned += return_slots(map, p, dead);
 	if (map->header.mode == RB_BROADCAST)
-		returned += end_readers(map, p) + rb_ring_clear_unentitled(map);
+		returned += end_readers(map, p);
+	if (map->header.mode == RB_BROADCAST && dead)
+		returned += rb_ring_clear_unentitled(map); /* who lives has looked again after each commit himself */
 	return returned;
 }
 

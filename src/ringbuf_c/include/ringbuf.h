@@ -196,7 +196,8 @@ void rb_copy_streaming(void *to, const void *from, uint64_t bytes);
 int rb_abort(rb_ring *ring, const struct rb_slot *slot);
 
 /* No message may be claimed from now on; slots claimed before may still be committed. Consumers drain
- * what there is, then get -EPIPE. Returns 0, also when already finished. */
+ * what there is, then get -EPIPE. An overwriting claim that meets the end half-way has dropped the message that it
+ * took the place of. Returns 0, also when already finished. */
 int rb_finish(rb_ring *ring);
 
 /* ---- consumers --------------------------------------------------------------------------------- */
@@ -208,7 +209,8 @@ int rb_finish(rb_ring *ring);
  * Messages committed one after another are taken in that order; of messages committed at the same
  * moment either may come first. A redelivered message keeps its old place.
  * -EAGAIN, -ETIMEDOUT, -EINTR as rb_claim.
- * -EPIPE      finished, and nothing is left that the filter accepts
+ * -EPIPE      finished, and nothing is left that the filter accepts. What another consumer holds at that moment is
+ *             redelivered if it dies later, to whoever is still there.
  * -EUSERS     broadcast: RB_READERS_MAX readers are subscribed already
  * -EBADMSG    somebody scribbled on the slot's record: the message is gone, the slot is free, others go on */
 int rb_take(rb_ring *ring, const struct rb_filter *filter, int64_t deadline_ns, struct rb_slot *out);
