@@ -1,5 +1,6 @@
 """RingBuffer: what one process, and the threads in it, can do with a ring."""
 
+import contextlib
 import dataclasses
 import os
 import queue
@@ -616,11 +617,12 @@ def test_stats_add_up(ring):
         stats.lost = 1
 
 
-def test_pickled_leaves_travel_only_where_they_are_allowed(ring, name):
-    with pytest.raises(TypeError):
-        ring.put({1, 2})
-    with RingBuffer(slots=1, slot_bytes=100)._with_pickle() as related:
-        related.put({1, 2})
-        assert related.get() == {1, 2}
-    with RingBuffer(slots=1, slot_bytes=100, name=name) as named, pytest.raises(ValueError, match=name):
-        named._with_pickle()
+@pytest.mark.parametrize("fails", [False, True])
+def test_arrays_of_a_slot_cannot_be_written_to_once_it_is_given_away(ring, fails):
+    with contextlib.suppress(LookupError), ring.reserve() as slot:
+        array = slot.empty(3, np.uint8)
+        slot.value = array
+        if fails:
+            raise LookupError
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1

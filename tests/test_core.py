@@ -233,7 +233,6 @@ def test_a_closed_ring_refuses_everything_but_close(ring):
         ring.finish,
         ring.recover,
         ring.ready,
-        ring.wake,
         ring.stats,
         ring.lost,
         ring.fileno,

@@ -36,7 +36,7 @@ def receive_ring(pipe):
 
 
 def say_what_it_is(ring, results):
-    results.send((ring.slots, ring.slot_bytes, ring.mode, ring.name, ring._pickle, ring._imports))
+    results.send((ring.slots, ring.slot_bytes, ring.mode, ring.name, ring._imports))
 
 
 @pytest.fixture(params=[None, "named"])
@@ -77,21 +77,20 @@ def test_an_unpickled_broadcast_ring_is_a_reader_at_once(method):
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-@pytest.mark.parametrize("trusting", [False, True])
-def test_a_child_gets_an_equal_handle(method, trusting):
+def test_a_child_gets_an_equal_handle(method):
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    ring = RingBuffer(slots=3, slot_bytes=1234)
-    if trusting:
-        ring._with_pickle()
-    with ring, process(say_what_it_is, ring, sender, method=method):
+    with (
+        RingBuffer(slots=3, slot_bytes=1234) as ring,
+        process(say_what_it_is, ring, sender, method=method),
+    ):
         assert receiver.poll(DEADLINE_S)
-        assert receiver.recv() == (3, 1234, "queue", None, trusting, True)
+        assert receiver.recv() == (3, 1234, "queue", None, True)
 
 
-def test_a_named_ring_never_lets_frames_import_or_unpickle(name):
+def test_a_named_ring_never_lets_frames_import(name):
     with RingBuffer(slots=1, slot_bytes=10, name=name) as ring:
         again = pickle.loads(pickle.dumps(ring)) if name else ring
-        assert (again._pickle, again._imports) == (False, name is None)
+        assert again._imports == (name is None)
         again.close()
 
 

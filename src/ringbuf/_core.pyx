@@ -9,7 +9,7 @@ goes when the last of these is over: threads that sleep in a call, leases, claim
 points into memory that is gone. All counting is done with the GIL held.
 
 The GIL is let go for sleeping, for creating and attaching, and for copies. A claim or take that succeeds at once
-keeps it: giving it away can cost a switch interval (5 ms) when another thread computes.
+keeps it (also while a slot that this process claims for the first time is brought into its page tables): giving it away can cost a switch interval (5 ms) when another thread computes.
 """
 
 cimport cython
@@ -378,10 +378,6 @@ cdef class Ring:
     def ready(self):
         """Messages waiting to be taken (in broadcast: by this handle)."""
         return check(rb_ready(self.open()), self)
-
-    def wake(self):
-        """Make everybody who waits on this ring look again."""
-        rb_wake(self.open())
 
     def stats(self):
         """The ring's counters as a dict, under the names of `struct rb_stats`."""

@@ -105,29 +105,20 @@ class RingBuffer:
     def _open(self, ring: Ring) -> None:
         self._core = ring
         self._slot_bytes = max(0, ring.slot_bytes - FRAME_ROOM)
-        self._pickle = False  # leaves of other types travel pickled: only between a loader and its own workers
         self._imports = ring.name is None  # frames may import the modules of their classes: only among relatives
         self._reads_unasked = False  # subscribed because it attached, and neither read nor wrote yet
 
     @classmethod
-    def _attached(cls, ring: Ring, *, pickle: bool = False) -> RingBuffer:
+    def _attached(cls, ring: Ring) -> RingBuffer:
         """Wrap a ring that another handle created; in broadcast it is a reader from now on."""
         self = cls.__new__(cls)
         self._open(ring)
-        self._pickle = pickle
         if ring.mode == "broadcast":
             try:
                 ring.subscribe()
                 self._reads_unasked = True
             except PeerTableFull:
                 pass  # it may want to write; if not, its first get() says that there are readers enough
-        return self
-
-    def _with_pickle(self) -> RingBuffer:
-        """Let any picklable leaf travel on this anonymous ring."""
-        if self.name is not None:
-            raise ValueError(f"pickles are never read from a ring with a name, and this one is {self.name!r}")
-        self._pickle = True
         return self
 
     # ---- producers
@@ -140,7 +131,7 @@ class RingBuffer:
         Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
         Full when `timeout` passes; Closed after finish() or close().
         """
-        plan = frame.plan(tree, pickle=self._pickle)
+        plan = frame.plan(tree)
         plan.check(self._slot_bytes)
         self._write_only()
         with self._core.claim(timeout=timeout, tag=tag, target=target) as claim:
@@ -171,13 +162,13 @@ class RingBuffer:
         """
         self._reads_unasked = False
         lease = self._core.take(timeout=timeout, tag=tag, target=target)
-        return frame.read(lease, pickle=self._pickle, imports=self._imports)
+        return frame.read(lease, imports=self._imports)
 
     def get_copy(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
         """Take the oldest message as private arrays; its slot is free when this returns. Arguments as `get`."""
         self._reads_unasked = False
         lease = self._core.take(timeout=timeout, tag=tag, target=target)
-        return frame.read(lease, copy=True, pickle=self._pickle, imports=self._imports)
+        return frame.read(lease, copy=True, imports=self._imports)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield messages until the ring is finished and drained. Raises Closed when this handle is closed."""
@@ -276,7 +267,7 @@ class RingBuffer:
             return attach, (self.name, 0)
         from multiprocessing import reduction
 
-        return _from_descriptor, (reduction.DupFd(self._core.fileno()), self._pickle)
+        return _from_descriptor, (reduction.DupFd(self._core.fileno()),)
 
 
 class Slot:
@@ -299,7 +290,7 @@ class Slot:
         ring._write_only()
         self.value = _UNSET
         self._claim = ring._core.claim(**self._wish)
-        self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes, pickle=ring._pickle)
+        self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes)
         return self
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> np.ndarray:
@@ -320,13 +311,15 @@ class Slot:
         self._claim = self._writer = None
         self._arrays = []
         with claim:
-            if kind is not None:
-                return
-            if self.value is _UNSET:
-                raise ValueError("nothing to publish: the block ended without setting slot.value")
-            nbytes = writer.finish(self.value)
-            for array in arrays:
-                array.flags.writeable = False  # a write from now on would change a message under its reader
+            try:
+                if kind is not None:
+                    return
+                if self.value is _UNSET:
+                    raise ValueError("nothing to publish: the block ended without setting slot.value")
+                nbytes = writer.finish(self.value)
+            finally:
+                for array in arrays:
+                    array.flags.writeable = False  # the slot is about to be somebody else's
             claim.commit(nbytes)
 
 
@@ -349,12 +342,12 @@ def attach(name: str, timeout: float | None = 10.0) -> RingBuffer:
         time.sleep(LOOK_AGAIN_S)
 
 
-def _from_descriptor(descriptor: Any, pickle: bool) -> RingBuffer:
+def _from_descriptor(descriptor: Any) -> RingBuffer:
     """Rebuild an anonymous ring in the process that unpickles it."""
     import os
 
     fd = descriptor.detach()
     try:
-        return RingBuffer._attached(Ring.attach_fd(fd), pickle=pickle)
+        return RingBuffer._attached(Ring.attach_fd(fd))
     finally:
         os.close(fd)
