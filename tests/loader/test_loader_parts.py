@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import threading
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from processes import eventually, forked, process
 
 from ringbuf import BatchTooLarge
+from ringbuf.loader import lifecycle
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import make_fetcher
@@ -322,3 +324,23 @@ def test_a_forked_child_closes_a_pool_whose_lock_another_thread_held():
     with pool._lock:
         assert forked(pool.close) == 0
     pool.close()
+
+
+@pytest.mark.parametrize("other_thread", [False, True])
+def test_an_interrupt_waits_until_a_start_or_stop_is_done(other_thread):
+    asleep = threading.Event()
+    if other_thread:  # to which the kernel may hand the signal, which this one has blocked
+        threading.Thread(target=asleep.wait, daemon=True).start()
+    steps = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with lifecycle._sigint_held():
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+                steps.append("done")
+            steps.append("interrupted too late")
+        assert steps == ["done"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        asleep.set()

@@ -240,7 +240,7 @@ def _children_allowed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _sigint_held(context: Any = None) -> Iterator[None]:
-    """Put off Ctrl-C in this thread, so that a start or a stop is not left half done.
+    """Put off Ctrl-C, so that a start or a stop is not left half done.
 
     Workers that start meanwhile are born with it put off, and have time to say what they do about it.
     """
@@ -253,6 +253,25 @@ def _sigint_held(context: Any = None) -> Iterator[None]:
             forkserver.ensure_running()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with _sigint_noted():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+@contextlib.contextmanager
+def _sigint_noted() -> Iterator[None]:
+    """In the main thread, answer Ctrl-C only at the end of the block: blocking it for this thread does not stop the
+    kernel from handing it to another one, and Python then raises it here."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    noted: list = []
+    signal.signal(signal.SIGINT, lambda *_: noted.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)  # to this thread, where it waits until it is let through
