@@ -297,6 +297,19 @@ def load_all(num_workers, queue):
         queue.put([numbers_in(batch) for batch in loader])
 
 
+class FailsBesideADeath:
+    """Sample 0 kills its worker once sample 1, which is another worker's, has failed with a large error."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        if index == 1:
+            raise ValueError("x" * 1_000_000)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def load_until_killed(report, dataset, options):
     """In a process of its own: load, write the pids of the workers to a file, and go on until killed."""
     loader = ringbuf.RingLoader(dataset, 1, **options)

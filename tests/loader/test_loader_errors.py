@@ -1,13 +1,17 @@
 """Errors in user code come out of next(), at their batch's place, with the worker's own account."""
 
+import contextlib
+import gc
 import subprocess
 import time
 import traceback
 
 import numpy as np
+import psutil
 import pytest
 from loader_data import (
     CannotBeLoaded,
+    FailsBesideADeath,
     KeywordOnly,
     Numbered,
     Raises,
@@ -17,7 +21,7 @@ from loader_data import (
     fail_to_init,
 )
 
-from ringbuf import BatchTimeout, RingLoader
+from ringbuf import BatchTimeout, RingLoader, WorkerDied
 
 
 def outcomes(iterator):
@@ -201,6 +205,37 @@ def test_an_error_larger_than_a_slot_arrives_whole():
         found = outcomes(iter(loader))
     assert found[0].args == error.args
     assert found[1] == [1]
+
+
+def test_an_error_larger_than_a_slot_arrives_whole_although_another_worker_died():
+    with RingLoader(FailsBesideADeath(), num_workers=2) as loader:
+        iterator = iter(loader)
+        with pytest.raises(ValueError) as caught:
+            next(iterator)
+        with pytest.raises(WorkerDied):
+            next(iterator)
+    assert len(caught.value.args[0]) == 1_000_000
+
+
+@pytest.mark.parametrize("where", ["dataset", "sampler"])
+def test_an_error_keeps_no_workers_alive_once_it_is_dropped(where):
+    wrong = {"dataset": Raises(ValueError("bad"), at=3, length=100)}.get(where, Numbered(100))
+    with RingLoader(wrong, num_workers=2, sampler=fails_after(3) if where == "sampler" else None) as loader:
+        gc.disable()  # the last reference ends them, not a collection that may be minutes away
+        try:
+            iterator = iter(loader)
+            workers = [psutil.Process(worker.pid) for worker in iterator._workers]
+            with contextlib.suppress(ValueError):
+                list(iterator)
+            del iterator
+            assert not any(worker.is_running() for worker in workers)
+        finally:
+            gc.enable()
+
+
+def fails_after(count):
+    yield from range(count)
+    raise ValueError("no further index")
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

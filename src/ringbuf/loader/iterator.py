@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ringbuf import frame
 from ringbuf._core import Lease
@@ -217,11 +217,17 @@ class WorkerIterator(Pass):
             return self._open(task, lease)
         failure = self._read_failure(task, lease)
         del lease
+        self._report(failure)
+
+    def _report(self, failure: Failure) -> NoReturn:
         error = failure.exception()
         if failure.fatal:
             self._failure = error
             self._end()
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # with this frame in its traceback it would keep itself, and us and our workers, alive
 
     def _open(self, task: _Task, lease: Lease) -> Any:
         """The batch in a slot: views of it, unless the consumer holds too much already."""
@@ -238,7 +244,10 @@ class WorkerIterator(Pass):
         """The sampler gave all it had, and all of it was answered."""
         error, self._sampler_error = self._sampler_error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # see _report
         self._done = True
         if not self._settings.persistent:
             self._end()
