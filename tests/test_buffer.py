@@ -626,3 +626,23 @@ def test_arrays_of_a_slot_cannot_be_written_to_once_it_is_given_away(ring, fails
             raise LookupError
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 1
+
+
+def test_a_refused_put_leaves_a_reader_what_it_did_not_read(name):
+    with RingBuffer(slots=2, slot_bytes=100, name=name, mode="broadcast") as ring, ringbuf.attach(name) as reader:
+        ring.put("unread")
+        for wrong in ({"timeout": -1}, {"tag": -1}, {"target": -1}):
+            with pytest.raises(ValueError):
+                reader.put("no", **wrong)
+            with pytest.raises(ValueError), reader.reserve(**wrong):
+                pass
+        assert reader.get(timeout=0) == "unread"
+
+
+def test_a_slot_is_opened_once(ring):
+    slot = ring.reserve()
+    with slot:
+        with pytest.raises(RuntimeError, match="open already"):
+            slot.__enter__()
+        slot.value = "intact"
+    assert ring.get(timeout=0) == "intact"

@@ -319,6 +319,12 @@ cdef class Ring:
         check(rc, self, Full, timeout)
         return claim
 
+    def check_claim(self, *, tag=0, target=ANY, timeout=None):
+        """Refuse what claim() would refuse before it looks at the ring."""
+        tag_of(tag)
+        target_of(target)
+        deadline_of(timeout)
+
     def take(self, *, timeout=None, tag=None, target=None):
         """Take the oldest message, of this tag and for this target if given. Empty after `timeout` seconds,
         Closed when the ring is finished and nothing is left."""

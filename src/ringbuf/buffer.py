@@ -133,7 +133,7 @@ class RingBuffer:
         """
         plan = frame.plan(tree)
         plan.check(self._slot_bytes)
-        self._write_only()
+        self._write_only(timeout=timeout, tag=tag, target=target)
         with self._core.claim(timeout=timeout, tag=tag, target=target) as claim:
             claim.commit(plan.write(claim))
 
@@ -190,9 +190,10 @@ class RingBuffer:
         self._core.unsubscribe()
         self._reads_unasked = False
 
-    def _write_only(self) -> None:
+    def _write_only(self, **wish: Any) -> None:
         """A handle that only writes must not count as a reader, or the ring fills up with messages for it."""
         if self._reads_unasked:
+            self._core.check_claim(**wish)  # not for the sake of a call that will be refused
             self.unsubscribe()
 
     # ---- looking at it
@@ -287,7 +288,9 @@ class Slot:
 
     def __enter__(self) -> Slot:
         ring = self._ring
-        ring._write_only()
+        if self._claim is not None:
+            raise RuntimeError("this slot is open already; call reserve() again for another one")
+        ring._write_only(**self._wish)
         self.value = _UNSET
         self._claim = ring._core.claim(**self._wish)
         self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes)

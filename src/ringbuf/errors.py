@@ -93,7 +93,8 @@ class PeerTableFull(RingbufError, RuntimeError):
 class WorkerDied(RingbufError, RuntimeError):
     """A worker process ended before its work was done.
 
-    Raised at the place of the first batch that is lost; finished batches are delivered before.
+    Raised once it is known that a batch is lost that comes next. Whatever is finished by then is delivered before it,
+    also batches that come after the lost one.
 
     Attributes
     ----------

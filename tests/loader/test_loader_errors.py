@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import pickle
 import subprocess
 import time
 import traceback
@@ -21,7 +22,7 @@ from loader_data import (
     fail_to_init,
 )
 
-from ringbuf import BatchTimeout, RingLoader, WorkerDied
+from ringbuf import BatchTimeout, Closed, RingLoader, WorkerDied
 
 
 def outcomes(iterator):
@@ -317,3 +318,51 @@ def test_an_error_that_is_a_timeout_is_not_ours():
     assert type(found) is TimeoutError
 
 
+
+
+class Indices:
+    """A sampler whose sixth index cannot be sent to another process."""
+
+    def __iter__(self):
+        yield from range(5)
+        yield lambda: None
+
+
+def test_an_index_that_cannot_be_pickled_is_an_error_at_its_place():
+    got = []
+    with (
+        RingLoader(list(np.arange(10)), batch_size=None, sampler=Indices(), num_workers=2) as loader,
+        pytest.raises((AttributeError, TypeError, pickle.PicklingError), match=r"pickle|lambda"),
+    ):
+        for item in loader:
+            got.append(int(item))
+    assert got == list(range(5))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_whose_loader_is_closed_does_not_look_finished(workers):
+    loader = RingLoader(list(np.arange(100)), num_workers=workers, persistent_workers=workers > 0)
+    batches = iter(loader)
+    next(batches)
+    batches.close()
+    with pytest.raises(Closed, match="closed before this pass was over"):
+        next(batches)
+    loader.close()
+
+
+def test_a_finished_pass_stays_finished_when_it_is_closed():
+    with RingLoader(list(np.arange(4)), num_workers=1) as loader:
+        batches = iter(loader)
+        assert sum(1 for _ in batches) == 4
+        batches.close()
+        with pytest.raises(StopIteration):
+            next(batches)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_workers": 2.5}, {"num_workers": "2"}, {"timeout": "x"}, {"num_workers": 1, "prefetch_factor": 1.5}]
+)
+def test_an_argument_of_the_wrong_type_is_named(wrong):
+    name, value = list(wrong.items())[-1]
+    with pytest.raises(TypeError, match=f"{name} must be a .*number.*, got {value!r}"):
+        RingLoader([1, 2, 3], **wrong)

@@ -17,7 +17,7 @@ from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import make_fetcher
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
-from ringbuf.loader.tasks import Order, TaskBoard
+from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 # ---- channel ----------------------------------------------------------------------------------------------------
 
@@ -82,13 +82,13 @@ def test_oversized_tasks_leave_room_in_the_channel_for_other_messages(ends):
     ours, theirs = ends
     board = TaskBoard(1000)
     posted = 0
-    while board.post(Order(posted, 0, 0, list(range(10_000))), 0, ours):
+    while board.post(Order(posted, 0, 0, pack(list(range(10_000)))), 0, ours):
         posted += 1
     assert posted < 1000
     for _ in range(100):
         assert ours.send("ring", 1, 2)
     board.settled(0)
-    assert board.post(Order(posted, 0, 0, list(range(10_000))), 0, ours)
+    assert board.post(Order(posted, 0, 0, pack(list(range(10_000)))), 0, ours)
     while (letter := theirs.receive()) is not None:
         for descriptor in letter[1]:
             os.close(descriptor)
@@ -97,7 +97,7 @@ def test_oversized_tasks_leave_room_in_the_channel_for_other_messages(ends):
 
 def test_a_task_can_be_taken_back_until_somebody_has_it(ends):
     board = TaskBoard(4)
-    board.post(Order(7, 0, 0, [1]), 0, ends[0])
+    board.post(Order(7, 0, 0, pack([1])), 0, ends[0])
     assert board.retract(7)
     assert not board.retract(7)
     board.close()
@@ -106,12 +106,12 @@ def test_a_task_can_be_taken_back_until_somebody_has_it(ends):
 def test_a_full_or_finished_board_takes_no_task(ends):
     board = TaskBoard(1)
     posted = 0
-    while board.post(Order(posted, 0, 0, [1]), 0, ends[0]):
+    while board.post(Order(posted, 0, 0, pack([1])), 0, ends[0]):
         posted += 1
     assert posted == 8
     board.retract(0)
     board.finish()
-    assert not board.post(Order(9, 0, 0, [1]), 0, ends[0])
+    assert not board.post(Order(9, 0, 0, pack([1])), 0, ends[0])
     board.close()
     board.finish()
 

@@ -27,7 +27,7 @@ from ringbuf.loader.messages import BATCH, END, FAILED, GROW, decode_number
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
-from ringbuf.loader.tasks import Order, TaskBoard
+from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 __all__ = ["Settings", "WorkerIterator"]
 
@@ -57,10 +57,10 @@ class _Task:
     generation: the data ring in which its answer will be; None before it is given out.
     """
 
-    __slots__ = ("generation", "index", "number", "worker_id")
+    __slots__ = ("generation", "index", "number", "packed", "worker_id")
 
-    def __init__(self, number: int, worker_id: int, index: Any):
-        self.number, self.worker_id, self.index = number, worker_id, index
+    def __init__(self, number: int, worker_id: int, index: Any, packed: bytes):
+        self.number, self.worker_id, self.index, self.packed = number, worker_id, index, packed
         self.generation: int | None = None
 
 
@@ -154,7 +154,7 @@ class WorkerIterator(Pass):
             return
         self._closing = True
         with self._lock:
-            self._done = True
+            super().close()
             self._end()
 
     _shutdown_workers = close
@@ -273,6 +273,7 @@ class WorkerIterator(Pass):
             return
         try:
             index = next(self._indices)
+            packed = pack(index)
         except StopIteration:
             self._indices = None
             return
@@ -281,7 +282,7 @@ class WorkerIterator(Pass):
             return
         number = self._rings.next_task
         self._rings.next_task += 1
-        task = _Task(number, worker_id, index)
+        task = _Task(number, worker_id, index, packed)
         self._queue[number] = task
         self._unsent.append(task)
 
@@ -313,7 +314,7 @@ class WorkerIterator(Pass):
         while room > 0 and self._unsent:
             task = self._unsent[0]
             if task.number in self._queue:
-                order = Order(task.number, newest, self._epoch, task.index)
+                order = Order(task.number, newest, self._epoch, task.packed)
                 if not self._board.post(order, task.worker_id, self._crew.members[task.worker_id].channel):
                     break
                 task.generation = newest

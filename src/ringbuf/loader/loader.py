@@ -6,6 +6,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from types import TracebackType
 from typing import Any
 
@@ -307,6 +308,12 @@ class RingLoader:
     def _check_workers(
         num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
     ) -> None:
+        if not isinstance(num_workers, Integral):
+            raise TypeError(f"num_workers must be a whole number, got {num_workers!r}")
+        if not isinstance(timeout, Real):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}; 0 waits for ever")
+        if prefetch_factor is not None and not isinstance(prefetch_factor, Integral):
+            raise TypeError(f"prefetch_factor must be a whole number or None, got {prefetch_factor!r}")
         if num_workers < 0:
             raise ValueError(
                 f"num_workers option should be non-negative, but got {num_workers}; "

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringbuf.errors import Closed
 from ringbuf.loader.fetch import Exhausted, Fetcher
 from ringbuf.loader.stats import Account, array_bytes
 
@@ -37,6 +38,7 @@ class Pass:
         self._promise = promise
         self._num_yielded = 0
         self._done = False
+        self._closed = False  # before it was done
         self._pid = os.getpid()
         self._lock = threading.RLock()  # re-entrant: a signal handler may close what it interrupted
 
@@ -49,6 +51,8 @@ class Pass:
                 f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
             )
         with self._lock:
+            if self._closed:
+                raise Closed("the loader was closed before this pass was over")
             if self._done:
                 raise StopIteration
             began = time.monotonic_ns()
@@ -74,7 +78,8 @@ class Pass:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled: it is a pass that is under way")
 
     def close(self) -> None:
-        """End the pass."""
+        """End the pass. Whoever asks for a batch that it still owed gets Closed, and does not take it for the end."""
+        self._closed = not self._done
         self._done = True
 
     def _produce(self) -> Any:

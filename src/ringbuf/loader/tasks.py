@@ -13,7 +13,7 @@ from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.messages import fill
 from ringbuf.loader.post import LOOK_S, Post, Stopped
 
-__all__ = ["Inbox", "Order", "TaskBoard"]
+__all__ = ["Inbox", "Order", "TaskBoard", "pack"]
 
 SLOT_BYTES = 8192  # indices that need more travel in memory of their own
 FEWEST_SLOTS = 8
@@ -34,6 +34,11 @@ class Order(NamedTuple):
     """What the sampler gave."""
 
 
+def pack(index: Any) -> bytes:
+    """An index as it travels. Raises whatever an object raises that cannot be pickled."""
+    return pickle.dumps(index, 5)
+
+
 class TaskBoard:
     """The main process's side. Nothing here waits."""
 
@@ -44,8 +49,8 @@ class TaskBoard:
         self._elsewhere: set[int] = set()  # tasks that are out and did not fit a slot
 
     def post(self, order: Order, worker_id: int, channel: Channel) -> bool:
-        """Give out a task; False where there is no room for it now, or workers were told to stop."""
-        index = pickle.dumps(order.index, 5)
+        """Give out a task, its index packed; False where there is no room for it now, or workers were told to stop."""
+        index = order.index
         elsewhere = _HEAD.size + len(index) > SLOT_BYTES
         if elsewhere and len(self._elsewhere) >= MOST_ELSEWHERE:
             return False

@@ -76,15 +76,16 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
     for thing in origin.inherited:
         thing.close()
     try:
-        parent = Parent(
-            origin.pid, direct=origin.direct, from_main_thread=origin.from_main_thread, tether=origin.tether
-        )
-        post = Post(Channel(end), parent)
-        try:
-            _work(spec, worker_id, post)
-        except Exception:
-            post.last_words(traceback.format_exc())
-            sys.exit(1)
+        with end:
+            parent = Parent(
+                origin.pid, direct=origin.direct, from_main_thread=origin.from_main_thread, tether=origin.tether
+            )
+            post = Post(Channel(end), parent)
+            try:
+                _work(spec, worker_id, post)
+            except Exception:
+                post.last_words(traceback.format_exc())
+                sys.exit(1)
     except Stopped:
         pass
     except KeyboardInterrupt:
