@@ -1,7 +1,6 @@
 """Every test: a deadline (pyproject.toml), and nothing left behind when it ends."""
 
 import contextlib
-import functools
 import importlib.util
 import os
 import signal
@@ -24,32 +23,40 @@ def pytest_report_header():
     return f"ringbuf: {Path(spec.origin).parent if spec else 'not installed'}"
 
 
+# Who is started by exec carries this, wherever it goes; who is only forked still runs under our command line.
+MARK = f"RINGBUF_TEST_RUN={os.getpid()}"
+os.environ.update([MARK.split("=")])
+
+
 class Process(NamedTuple):
     pid: int
     parent: int
     group: int
     state: str
-    started: int  # clock ticks after boot; with the pid, this names a process for good
+    started: int  # clock ticks after boot
+
+    def read(self, name):
+        with contextlib.suppress(OSError), open(f"/proc/{self.pid}/{name}", "rb") as file:
+            return file.read()
+        return b""
 
     @property
     def command(self):
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        return ""
+        return self.read("cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def processes():
     """Every process on the machine, as {pid: Process}."""
     found = {}
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:  # twice for each test: no pathlib
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].decode().split()
             found[pid] = Process(pid, int(fields[1]), int(fields[2]), fields[0], int(fields[19]))
     return found
 
 
-def ours():
-    """Processes that this one started: its descendants, and orphans among its process group."""
+def ours(since=0):
+    """Processes that this one started, at that clock tick or later: its descendants, and orphans of them."""
     everybody = processes()
     me = everybody[os.getpid()]
 
@@ -59,8 +66,9 @@ def ours():
         return process is not None
 
     def orphaned(process):
-        parent = everybody.get(process.parent)
-        return process.group == me.group != process.pid and (parent is None or parent.group != me.group)
+        return MARK.encode() in process.read("environ").split(b"\0") or (
+            process.group == me.group and process.read("cmdline") == me.read("cmdline")
+        )
 
     def servant(process):
         return process.parent == me.pid and any(name in process.command for name in SERVANTS)
@@ -68,7 +76,8 @@ def ours():
     return {
         process
         for process in everybody.values()
-        if process.pid != me.pid
+        if process.started >= since
+        and process.pid != me.pid
         and (descends(process) or orphaned(process))
         and not (process.state == "Z" and process.parent != me.pid)  # dead; to be buried by its parent, not by us
         and not servant(process)
@@ -91,32 +100,21 @@ def segments():
     return set(inodes)
 
 
-def newest():
-    """The number that the kernel gave out last: while it stays the same, nobody started a process."""
-    with open("/proc/loadavg") as loadavg:
-        return int(loadavg.read().split()[-1])
-
-
-@functools.lru_cache(maxsize=1)
-def ours_when(newest):
-    """ours() as of then, perhaps with some that have ended since. To look through /proc twice for each test takes its time."""
-    return ours()
-
-
 class Scene(NamedTuple):
-    newest: int
-    processes: set
+    """What there is when a test begins."""
+
+    tick: int
+    newest: int  # the pid that the kernel gave out last; of this very tick, only later ones are the test's
     segments: set
 
     @classmethod
     def now(cls):
-        number = newest()
-        return cls(number, ours_when(number), segments())
+        tick = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        return cls(tick, int(Path("/proc/loadavg").read_text().split()[-1]), segments())
 
     def remains(self):
-        """What is there and was not: (processes, names of segments)."""
-        known = {(process.pid, process.started) for process in self.processes}
-        strays = set() if newest() == self.newest else {p for p in ours() if (p.pid, p.started) not in known}
+        """What is there now and was not: (processes, names of segments)."""
+        strays = {p for p in ours(self.tick) if p.started > self.tick or p.pid > self.newest}
         return strays, segments() - self.segments
 
 
