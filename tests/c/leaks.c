@@ -23,7 +23,7 @@ static int mappings(void)
 
 	t_check(maps);
 	while (fgets(line, sizeof(line), maps))
-		n += strstr(line, "ringbuf") != NULL;
+		n += strstr(line, "/memfd:ringbuf") || strstr(line, "/dev/shm/ringbuf.");
 	fclose(maps);
 	return n;
 }
