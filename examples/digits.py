@@ -126,6 +126,8 @@ def main():
     if len(seconds) == 2:
         ratio = seconds[0] / seconds[options.workers]
         print(f"With {options.workers} workers the same training runs {ratio:.2f} times as fast.")
+        if ratio < 1.1:
+            print("(Workers need cores to run on; are those of this machine busy?)")
     print(f"\nThe loader's account\n{account}")
 
 
