@@ -18,6 +18,27 @@ GRACE_S = 5.0  # what a loader may take to stop its workers
 SERVANTS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="run sweeps at full length, as `make verify` does")
+
+
+@pytest.fixture(scope="session")
+def thorough(request):
+    """Whether sweeps shall take all the time they need; otherwise a short version that finds most of it."""
+    return request.config.getoption("--thorough")
+
+
+@pytest.fixture
+def figures(capfd):
+    """figures(kills=12, ...) reports what a sweep did, for `make verify` to collect from its output."""
+
+    def report(**numbers):
+        with capfd.disabled():
+            print("\nfigures: " + " ".join(f"{name}={number}" for name, number in numbers.items()), flush=True)
+
+    return report
+
+
 def pytest_report_header():
     spec = importlib.util.find_spec("ringbuf")
     return f"ringbuf: {Path(spec.origin).parent if spec else 'not installed'}"

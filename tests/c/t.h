@@ -1,6 +1,6 @@
-/* What the programs in this directory share. Each shows one behaviour, which its first line states; it is silent and
- * exits 0 when that holds, exits 77 with a reason when this machine cannot show it, and otherwise says which
- * check failed and exits 1. Nothing waits without a deadline, and no child outlives its parent.
+/* What the programs in this directory share. Each shows one behaviour, which its first line states; it is silent (a sweep
+ * prints its figures) and exits 0 when that holds, exits 77 with a reason when this machine cannot show it, and
+ * otherwise says which check failed and exits 1. Nothing waits without a deadline, and no child outlives its parent.
  * To be included first. */
 #ifndef T_H
 #define T_H
@@ -85,6 +85,20 @@ static inline _Noreturn void t_skip(const char *why)
 	fflush(stdout);
 	_exit(77);
 }
+
+/* ---- sweeps ---------------------------------------------------------------------------------------- */
+
+/* A sweep tries many cases. It has a short version, and with --thorough the whole of it, which says how far it is. */
+static inline bool t_thorough(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--thorough") == 0)
+			return true;
+	return false;
+}
+
+/* The one thing that a sweep prints when all is well: what it did, as "name=number ..." for the report. */
+#define t_figures(...) (printf("figures: " __VA_ARGS__), putchar('\n'), fflush(stdout))
 
 /* ---- time ----------------------------------------------------------------------------------------- */
 
