@@ -205,7 +205,9 @@ static int subscribe(struct rb_ring *ring)
 		rb_handle_recover(ring); /* the dead may hold entries, even if no slots */
 		rc = rb_ring_subscribe(&ring->self);
 	}
-	return rc;
+	if (rc > 0)
+		rb_event_notify(&ring->map.control->freed);
+	return rc < 0 ? rc : 0;
 }
 
 int rb_handle_enter_as_reader(struct rb_ring *ring)

@@ -21,9 +21,10 @@
  * all four are sequentially consistent. So either the claim sees the end and backs out, or the check sees its WRITING.
  *
  * Broadcast (checked exactly in the model): a commit draws its ticket, then reads who is active, then publishes with that
- * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader
- * sets its bit active, then reads its first ticket. All sequentially consistent. Not in the model: a reader that stops while
- * it holds messages says so (`keeps`) before its bit turns inactive. From then on its bits are nobody else's to clear;
+ * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader sets its bit
+ * active, then reads its first ticket, writes it, and clears its bit in what is older; until it has written it nobody
+ * else clears its bits, for nobody else can know. All sequentially consistent. A reader that stops while it holds messages
+ * says so (`keeps`) before its bit turns inactive. From then on its bits are nobody else's to clear;
  * the sweep at its end, after `keeps` is 0 again, clears those that a late commit has added.
  *
  *   pair                              orders
@@ -185,8 +186,12 @@ static bool entitled(const struct rb_map *map, int b, uint64_t ticket)
 		/* entitled:C seq_cst, pairs with unsubscribe:F: it may be looking at this one. If not, the reader's last
 		 * sweep, which comes after this, clears the bit */
 		return atomic_load_explicit(&map->control->readers[b].keeps, memory_order_seq_cst) != 0;
-	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: infinity until it has read its first ticket */
-	return atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst) <= ticket;
+	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: infinity while it joins */
+	uint64_t start = atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst);
+
+	/* Who is joining may have read a first ticket that it has not written yet, and take this message as soon as it has:
+	 * only it can tell. Its own sweep, which comes after that, clears the bit if need be. */
+	return start == UINT64_MAX || start <= ticket;
 }
 
 static int clear_unentitled(const struct rb_map *map, uint32_t index, uint64_t ticket, uint32_t mask)
@@ -230,7 +235,7 @@ static int commit_to_readers(const struct rb_self *self, const struct rb_slot *s
 	uint32_t mask = atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 0xffffu;
 	uint64_t word = mask ? rb_word(map, RB_READY, mask, ticket) : rb_word(map, RB_FREE, 0, ticket);
 
-	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A: published before entitled() looks again; acts as commit:C.
+	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A, clear_earlier:A: published before entitled() looks again; acts as commit:C.
 	 * commit:H relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, word,
 						     memory_order_seq_cst, memory_order_relaxed))
@@ -492,6 +497,22 @@ int rb_ring_ready(const struct rb_self *self)
 
 /* ---- broadcast: coming and going ------------------------------------------------------------------ */
 
+/* Messages that saw a joining reader active, but whose tickets are older than its first. */
+static int clear_earlier(const struct rb_map *map, uint32_t bit, uint64_t first)
+{
+	bool cleared;
+	int freed = 0;
+
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* clear_earlier:A seq_cst, pairs with commit:G: see subscribe:D */
+		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
+
+		if (rb_word_state(word) == RB_READY && rb_word_seq(map, word) < first)
+			freed += clear_bit(map, i, rb_word_seq(map, word), bit, &cleared);
+	}
+	return freed;
+}
+
 int rb_ring_subscribe(struct rb_self *self)
 {
 	struct rb_control *control = self->map->control;
@@ -513,11 +534,13 @@ int rb_ring_subscribe(struct rb_self *self)
 		RB_CRASH_POINT(subscribe_active);
 		/* subscribe:F seq_cst, pairs with commit:E: ... then the first ticket: a commit that draws it or a later one sees us */
 		uint64_t first = atomic_load_explicit(&control->tickets, memory_order_seq_cst);
-		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F */
+		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F. Written before the sweep looks: a
+		 * commit whose word that misses looks itself, later, and finds this */
 		atomic_store_explicit(&reader->start, first, memory_order_seq_cst);
+		int freed = clear_earlier(self->map, 1u << b, first);
 		/* subscribe:E release, pairs with reader:A, enter_reader:A: for the other threads of this process */
 		atomic_store_explicit(&self->reader, b, memory_order_release);
-		return 0;
+		return freed;
 	}
 	return -EUSERS;
 }
