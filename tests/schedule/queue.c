@@ -284,7 +284,7 @@ static const struct sched_case cases[] = {
 	{ "finish", prepare, { TWO_AND_TWO, { "finisher", finisher, true } }, REDELIVER | FINISH, USUAL, THOROUGH },
 	{ "small", prepare, { TWO_AND_TWO, REAPER }, REDELIVER | ONE_EACH, { { 2, 1, 0, 0 } }, { { 3, 1, 0, 0 }, { 2, 2, 0, 0 } } },
 	{ "reapers", prepare, { PRODUCER(1), CONSUMER(1), REAPER, { "reaper 2", world_reaper, true } }, REDELIVER | ONE_EACH,
-	  { { 2, 1, 0, 0 } }, { { 3, 2, 0, 0 } } },
+	  { { 2, 1, 0, 0 }, { 1, 2, 0, 0 } }, { { 3, 2, 0, 0 } } },
 };
 
 int main(int argc, char **argv)

@@ -523,6 +523,7 @@ static void begin(const struct sched_bounds *bounds)
 {
 	memset(&now, 0, sizeof(now));
 	sched_case->prepare();
+	now.undos = 0;
 	now.preemptions = 1; /* so that nobody runs past its first step */
 	while (now.fibers < SCHED_FIBERS_MAX && sched_case->fibers[now.fibers].run)
 		now.fibers++;
