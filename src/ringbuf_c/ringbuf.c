@@ -137,6 +137,8 @@ int rb_claim(struct rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadli
 
 	if (rc == 0)
 		rc = try_or_wait(ring, &ring->map.control->freed, deadline_ns, &attempt);
+	if (rc == -EPIPE)
+		rb_handle_notify(ring); /* it may have had a slot for a moment: a taker who saw that waits for what becomes of it */
 	if (rc == 0) {
 		out->life = ring->life;
 		populate(ring, out->index);
