@@ -19,7 +19,7 @@
 #define UNDO_MAX 65536
 #define TAPE_BYTES (64u << 20)
 #define REMEMBERED_MAX 2048
-#define SEEN_BITS_USUAL 22
+#define SEEN_BITS_USUAL 23
 #define SEEN_BITS_THOROUGH 26
 #define PROGRESS_S 5
 
@@ -34,8 +34,8 @@ struct task {
 	struct fiber fiber;
 	uint64_t seen;      /* hash of what it has read since its mark */
 	uint8_t status;
-	uint8_t missed;     /* events since it looked */
-	uint8_t awaited;
+	uint16_t missed;    /* events since it looked */
+	uint16_t awaited;
 	bool weak;          /* its next step may fail for no reason */
 	bool fails;         /* and does */
 	bool quiet;         /* no other fiber that lives can tell whether its next step was made */
@@ -275,7 +275,7 @@ void sched_wait(unsigned events)
 	if (task->missed & events)
 		return;
 	task->status = WAITS;
-	task->awaited = (uint8_t)events;
+	task->awaited = (uint16_t)events;
 	step("waiting", false, NULL, false);
 }
 
@@ -286,7 +286,7 @@ void sched_event(unsigned events)
 
 		if (f == sched_me())
 			continue;
-		task->missed |= (uint8_t)events;
+		task->missed |= (uint16_t)events;
 		if (task->status == WAITS && task->awaited & events)
 			task->status = RUNS;
 	}
@@ -402,7 +402,7 @@ static uint64_t hash_now(void)
 
 	for (int f = 0; f < now.fibers; f++) {
 		const struct task *task = &now.tasks[f];
-		uint64_t small = task->status | (uint64_t)task->missed << 8 | (uint64_t)task->awaited << 16;
+		uint64_t small = task->status | (uint64_t)task->missed << 8 | (uint64_t)task->awaited << 24;
 
 		hash = mix(hash, task->status >= DONE ? task->status : mix(task->seen, small));
 	}

@@ -43,6 +43,10 @@ void world_prepare(uint32_t slots, uint32_t rows, enum rb_mode mode, enum rb_ful
 		if (mode == RB_BROADCAST)
 			world.selves[f].held = world.held[f];
 	}
+	world.populated = UINT64_MAX; /* nothing to fault in */
+	for (uint32_t f = 0; f < SCHED_FIBERS_MAX; f++)
+		world.rings[f] = (struct rb_ring){ .self = world.selves[f], .map = world_map, .member = world_members[f], .joined = 1,
+						   .populated = (_Atomic uint64_t *)&world.populated };
 	sched_memory(&world, sizeof(world));
 }
 
@@ -140,6 +144,20 @@ long step_syscall(long number, ...)
 	sched_put(&world.asleep[me], sizeof(world.asleep[me]), (uint64_t)((unsigned char *)word - (unsigned char *)&world) + 1);
 	sched_wait(WOKEN(me));
 	return 0;
+}
+
+bool world_slice(void)
+{
+	bool any = false;
+
+	for (int f = 0; f < SCHED_FIBERS_MAX; f++) {
+		if (!world.asleep[f])
+			continue;
+		any = true;
+		sched_put(&world.asleep[f], sizeof(world.asleep[f]), 0);
+		sched_event(WOKEN(f));
+	}
+	return any;
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 
 #include "scheduler.h"
 
+#include "handle.h"
 #include "participant.h"
 #include "recover.h"
 #include "ring.h"
@@ -25,6 +26,8 @@ extern struct world {
 	uint64_t locks[WORLD_ROWS_MAX];        /* who holds each row's byte, plus one; 0: nobody */
 	uint64_t asleep[SCHED_FIBERS_MAX];     /* address of the futex that the fiber sleeps on; 0: it does not */
 	struct rb_self selves[SCHED_FIBERS_MAX];
+	struct rb_ring rings[SCHED_FIBERS_MAX]; /* handles, for the calls of ringbuf.h */
+	uint64_t populated;
 	_Atomic uint64_t held[SCHED_FIBERS_MAX][WORLD_SLOTS_MAX];
 } world;
 
@@ -49,6 +52,9 @@ bool world_reaps(int fiber);
 /* Reap in the checks' name. Returns whether there was somebody to reap. */
 bool world_reap(void);
 
+/* A slice of time has passed: whoever sleeps on a futex looks again. Returns whether anybody slept. */
+bool world_slice(void);
+
 /* At the end: the dead are reaped, and exactly these losses are counted and listed: `lost` messages, by tag or not. */
 void world_check_losses(uint32_t lost, uint32_t tagged);
 
@@ -59,7 +65,7 @@ void world_reaper(int me);
 void world_fill(int slot, uint64_t tag, uint64_t word);
 void world_verify(int slot, uint64_t tag, uint64_t word);
 
-/* In `holds` the program says whether this word still lets the fiber touch the slot that it holds under `held`. */
+/* The program says whether this word still lets the fiber touch the slot that it holds under `held`. */
 bool check_holds(int me, uint64_t word, uint64_t held);
 
 #endif
