@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = sorted(source.stem for source in (ROOT / "tests/c").glob("*.c"))
+SCHEDULES = [f"schedule_{program}" for program in ("queue", "broadcast", "waiting")]
 PRESETS = [preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]]
 
 # cmake and ninja may be this environment's own.
@@ -51,3 +52,10 @@ def test_c(preset, program, tmp_path):
     if case.find("skipped") is not None:
         said = case.findtext("system-out").strip().removeprefix("skipped: ")
         pytest.skip(said or f"{program} exited with 77 and did not say why")
+
+
+@pytest.mark.parametrize("preset", ["futex"], indirect=True)
+@pytest.mark.parametrize("program", SCHEDULES)
+def test_schedule(preset, program, tmp_path):
+    """Each program of tests/schedule: fibers in one thread, of which a sanitizer would see nothing."""
+    test_c(preset, program, tmp_path)
