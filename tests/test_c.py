@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = sorted(source.stem for source in (ROOT / "tests/c").glob("*.c"))
-SCHEDULES = [f"schedule_{program}" for program in ("queue", "broadcast", "waiting")]
+SCHEDULES = ["queue", "broadcast", "waiting"]
 PRESETS = [preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]]
 
 # cmake and ninja may be this environment's own.
@@ -58,4 +58,4 @@ def test_c(preset, program, tmp_path):
 @pytest.mark.parametrize("program", SCHEDULES)
 def test_schedule(preset, program, tmp_path):
     """Each program of tests/schedule: fibers in one thread, of which a sanitizer would see nothing."""
-    test_c(preset, program, tmp_path)
+    test_c(preset, f"schedule_{program}", tmp_path)

@@ -9,7 +9,7 @@
 #define SLOTS 2
 #define EACH 2 /* messages of each producer */
 
-enum option { REDELIVER = 1, OVERWRITE = 2, FINISH = 4, ABORT = 8, ONE_EACH = 16 };
+enum option { REDELIVER = 1, OVERWRITE = 2, FINISH = 4, ABORT = 8, ONE_EACH = 16, TWICE = 32 }; /* TWICE: commit and release what is not theirs any more */
 
 enum fate { NOTHING, WRITING, READY, READING, RELEASED, DROPPED, LOST, ABORTED };
 
@@ -90,6 +90,7 @@ static void producer(int me)
 		rc = rb_ring_commit(self, &slot, 16);
 		sched_check(rc == 0, "commit says %d", rc);
 		past.committed |= 1u << m;
+		sched_check(!has(TWICE) || rb_ring_commit(self, &slot, 16) == -ESTALE, "message %u is committed twice", m);
 	}
 }
 
@@ -134,6 +135,8 @@ static void consumer(int me)
 		world_verify((int)slot.index, slot.tag, slot.word);
 		rc = rb_ring_release(&world.selves[me], &slot);
 		sched_check(rc == 0, "release says %d", rc);
+		sched_check(!has(TWICE) || rb_ring_release(&world.selves[me], &slot) == -ESTALE, "message %d is released twice",
+			    (int)slot.tag);
 	}
 }
 
@@ -282,6 +285,7 @@ static const struct sched_case cases[] = {
 	{ "overwrite", prepare, { TWO_AND_TWO, REAPER }, OVERWRITE, USUAL, THOROUGH },
 	{ "abort", prepare, { TWO_AND_TWO, REAPER }, REDELIVER | ABORT, USUAL, THOROUGH },
 	{ "finish", prepare, { TWO_AND_TWO, { "finisher", finisher, true } }, REDELIVER | FINISH, USUAL, THOROUGH },
+	{ "twice", prepare, { TWO_AND_TWO }, REDELIVER | ONE_EACH | TWICE, { { 2, 0, 0, 0 } }, { { 3, 1, 0, 0 } } },
 	{ "small", prepare, { TWO_AND_TWO, REAPER }, REDELIVER | ONE_EACH, { { 2, 1, 0, 0 } }, { { 3, 1, 0, 0 }, { 2, 2, 0, 0 } } },
 	{ "reapers", prepare, { PRODUCER(1), CONSUMER(1), REAPER, { "reaper 2", world_reaper, true } }, REDELIVER | ONE_EACH,
 	  { { 2, 1, 0, 0 }, { 1, 2, 0, 0 } }, { { 3, 2, 0, 0 } } },

@@ -18,13 +18,14 @@
 #define STEPS_MAX 3000      /* of one schedule: longer is a loop that nobody else's doing ends */
 #define UNDO_MAX 65536
 #define TAPE_BYTES (64u << 20)
+#define CHOICES_MAX (3 * SCHED_FIBERS_MAX)
 #define REMEMBERED_MAX 2048
 #define SEEN_BITS_USUAL 23
 #define SEEN_BITS_THOROUGH 26
 #define PROGRESS_S 5
 
 enum status { RUNS, WAITS, DONE, DEAD };
-enum kind { RUN, FAIL, DIE }; /* make a step; make it, a weak compare-and-swap, in vain; die before it */
+enum kind { RUN, FAIL, DIE, REST }; /* make a step; make it, a weak compare-and-swap, in vain; die before it; nobody dies any more */
 
 struct choice {
 	uint8_t fiber, kind;
@@ -71,7 +72,7 @@ const struct sched_case *sched_case;
 
 /* ---- failing ------------------------------------------------------------------------------------------- */
 
-/* "a12bxc3c~": a makes 12 steps, b dies, c makes 3 and then one in vain. */
+/* "a12bxc3c~": a makes 12 steps, b dies, c makes 3 and then one in vain. A dot: nobody can go on, nor dies. */
 static void print_schedule(FILE *to)
 {
 	for (uint32_t i = 0, n; i < now.steps; i += n) {
@@ -81,7 +82,7 @@ static void print_schedule(FILE *to)
 		if (path[i].kind == RUN)
 			fprintf(to, "%u", n);
 		else
-			fputc(path[i].kind == DIE ? 'x' : '~', to), n = 1;
+			fputc("?~x."[path[i].kind], to), n = 1;
 	}
 }
 
@@ -349,7 +350,7 @@ uint64_t step_change(volatile void *at, unsigned bytes, enum step_change change,
 /* A place to come back to: one of its decisions after the other. On the tape, with the stacks and what the checks remember. */
 struct node {
 	size_t before;    /* where the node below starts on the tape */
-	struct choice choices[3 * SCHED_FIBERS_MAX];
+	struct choice choices[CHOICES_MAX];
 	int count, next;
 	unsigned char bytes[]; /* now, remembered, each stack */
 };
@@ -461,6 +462,11 @@ static int choices_now(struct choice *choices)
 		if (holder >= 0 && holder < now.fibers && holder != me && may_die(holder))
 			CHOICE(holder, DIE);
 	}
+	bool any = false;
+	for (int f = 0; f < now.fibers; f++)
+		any |= now.tasks[f].status == RUNS;
+	if (!any && now.deaths > 0)
+		CHOICE(me, REST);
 	for (int f = 0; f < now.fibers; f++) {
 		if (f != me && now.tasks[f].status == RUNS && (!goes_on || (now.preemptions > 0 && !now.tasks[me].quiet)))
 			CHOICE(f, RUN);
@@ -493,9 +499,13 @@ static void apply(struct choice choice)
 	log_step(choice);
 	if (narrates)
 		printf("\n%4u %c %-12s %-8s %s", now.steps, 'a' + f, sched_case->fibers[f].name,
-		       (const char *[]){ "", "in vain", "dies" }[choice.kind], doing[f] ? doing[f] : "");
+		       (const char *[]){ "", "in vain", "dies", "rests" }[choice.kind], doing[f] ? doing[f] : "");
 	if (choice.kind == DIE) {
 		die(f);
+		return;
+	}
+	if (choice.kind == REST) {
+		now.deaths = 0;
 		return;
 	}
 	if (f != now.current && now.tasks[now.current].status == RUNS)
@@ -626,7 +636,7 @@ static uint64_t draw(uint64_t *state)
 /* Interrupted at will: beyond the bounds on preemptions, at the price that not all is tried. */
 static void wander(uint64_t rounds)
 {
-	struct choice choices[3 * SCHED_FIBERS_MAX];
+	struct choice choices[CHOICES_MAX];
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15); /* what fails prints its schedule, which needs no seed */
 
 	save(tape);
@@ -666,7 +676,7 @@ static uint32_t parse(const char *text, struct choice *steps)
 
 	while (*text) {
 		uint8_t fiber = (uint8_t)(*text++ - 'a');
-		enum kind kind = *text == 'x' ? DIE : *text == '~' ? FAIL : RUN;
+		enum kind kind = *text == 'x' ? DIE : *text == '~' ? FAIL : *text == '.' ? REST : RUN;
 		unsigned long times = 1;
 
 		if (kind != RUN)
@@ -685,13 +695,19 @@ static uint32_t parse(const char *text, struct choice *steps)
 
 static void retrace(void)
 {
-	struct choice choices[3 * SCHED_FIBERS_MAX];
-	const struct sched_bounds all = { .preemptions = STEPS_MAX, .deaths = SCHED_FIBERS_MAX, .failures = STEPS_MAX };
+	struct choice choices[CHOICES_MAX];
+	struct sched_bounds bounds = { .preemptions = STEPS_MAX, .failures = STEPS_MAX };
 
+	for (uint32_t i = 0; i < replay.count; i++)
+		bounds.deaths += replay.steps[i].kind == DIE;
 	narrates = true;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	begin(&all);
+	begin(&bounds);
 	for (uint32_t i = 0; i < replay.count; i++) {
+		if (replay.steps[i].kind == REST) {
+			apply(replay.steps[i]);
+			continue;
+		}
 		int count = choices_now(choices);
 
 		if (count == 0 && check_settle())
@@ -702,7 +718,7 @@ static void retrace(void)
 			refuse("the schedule does not fit this case, or this build");
 		apply(replay.steps[i]);
 	}
-	if (choices_now(choices) == 0 || now.tasks[now.current].status >= DONE)
+	if (choices_now(choices) == 0)
 		(void)decisions(choices);
 	printf("\nnothing failed\n");
 }
