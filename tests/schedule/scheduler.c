@@ -16,6 +16,7 @@
 #include "step.h"
 
 #define STEPS_MAX 3000      /* of one schedule: longer is a loop that nobody else's doing ends */
+#define ENDLESS "this does not end"
 #define UNDO_MAX 65536
 #define TAPE_BYTES (64u << 20)
 #define CHOICES_MAX (3 * SCHED_FIBERS_MAX)
@@ -33,7 +34,7 @@ struct choice {
 
 struct task {
 	struct fiber fiber;
-	uint64_t seen;      /* hash of what it has read since its mark */
+	uint64_t seen;      /* hash of its steps since its mark, and of what they read */
 	uint8_t status;
 	uint16_t missed;    /* events since it looked */
 	uint16_t awaited;
@@ -213,7 +214,7 @@ void sched_saw(uint64_t value)
 static void log_step(struct choice choice)
 {
 	if (now.steps >= STEPS_MAX)
-		sched_fail("this does not end");
+		sched_fail(ENDLESS);
 	path[now.steps++] = choice;
 	figures.steps++;
 }
@@ -238,6 +239,7 @@ static void step(const char *where, bool weak, const uint64_t *lock, bool quiet)
 		log_step((struct choice){ (uint8_t)now.current, RUN });
 	else
 		fiber_leave();
+	task->seen = mix(task->seen, 1); /* a step further, even if it tells nothing and changes nothing */
 	task->weak = false;
 	task->lock = NULL;
 	task->quiet = false;
@@ -718,6 +720,7 @@ static void retrace(void)
 			refuse("the schedule does not fit this case, or this build");
 		apply(replay.steps[i]);
 	}
+	sched_check(now.steps < STEPS_MAX, ENDLESS);
 	if (choices_now(choices) == 0)
 		(void)decisions(choices);
 	printf("\nnothing failed\n");
