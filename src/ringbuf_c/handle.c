@@ -357,7 +357,7 @@ static void leave(struct rb_ring *ring)
 	if (rb_recover_own(&ring->map, ring->member.row) > 0)
 		rb_handle_notify(ring);
 	if (rb_member_leave(&ring->map, &ring->member) && ring->map.header.name[0] != '\0')
-		rb_segment_unname(ring->fd, ring->map.header.name);
+		(void)rb_segment_unname(ring->fd, ring->map.header.name); /* else the next rb_create() of this name does it */
 }
 
 void rb_detach(struct rb_ring *ring)

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 
 /* Lock (F_RDLCK shared, F_WRLCK exclusive) or unlock (F_UNLCK) one byte.
- * Returns 0, or -EAGAIN when another description holds it. */
+ * Returns 0; -EAGAIN when another description holds it; others when the kernel has no memory, or no such locks. */
 static inline int rb_lock(int fd, off_t byte, short kind)
 {
 	struct flock lock = { .l_type = kind, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };

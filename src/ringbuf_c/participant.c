@@ -35,10 +35,12 @@ int rb_member_open(const struct rb_map *map, int fd, bool by_name, struct rb_mem
 	int rc = rb_lock(member->live, RB_LIFE_BYTE, F_RDLCK);
 	/* Refused: whoever holds the byte exclusively is removing the name. Asked after the lock is held: the name
 	 * cannot go any more, but it may have gone before. Who has come by descriptor needs no name. */
-	if (by_name && (rc == -EAGAIN || (fstat(member->live, &stat) == 0 && stat.st_nlink == 0)))
+	if (rc == -EAGAIN)
+		rc = by_name ? -ENOENT : 0;
+	else if (rc == 0 && by_name && fstat(member->live, &stat) < 0)
+		rc = -errno;
+	else if (rc == 0 && by_name && stat.st_nlink == 0)
 		rc = -ENOENT;
-	else if (rc == -EAGAIN)
-		rc = 0;
 	if (rc < 0)
 		rb_member_close(member);
 	return rc;
@@ -52,8 +54,11 @@ int rb_member_join(const struct rb_map *map, struct rb_member *member)
 		/* join:A relaxed: a hint that saves the lock; what counts is asked again below */
 		if (atomic_load_explicit(&row->joined, memory_order_relaxed))
 			continue;
-		if (rb_lock(member->live, row_byte(p), F_WRLCK) < 0)
+		int rc = rb_lock(member->live, row_byte(p), F_WRLCK);
+		if (rc == -EAGAIN)
 			continue;
+		if (rc < 0)
+			return rc; /* no lock is to be had: the table may be as empty as it likes */
 		RB_CRASH_POINT(join_locked);
 		/* join:B acquire, pairs with vacate:A, leave:A: its last holder's slots are all returned */
 		if (atomic_load_explicit(&row->joined, memory_order_acquire)) {

@@ -22,7 +22,8 @@ struct rb_member {
  * -ENOENT: we came by name, and the segment has lost it, or is losing it now. After a failure nothing is held. */
 RB_PRIVATE int rb_member_open(const struct rb_map *map, int fd, bool by_name, struct rb_member *member);
 
-/* Take a vacant row. -EUSERS: there is none; those of the dead are not vacant before they are reaped. */
+/* Take a vacant row. -EUSERS: there is none; those of the dead are not vacant before they are reaped. Others as from the
+ * system, when it gives no locks. */
 RB_PRIVATE int rb_member_join(const struct rb_map *map, struct rb_member *member);
 
 /* Give up the row; its slots have been returned. Returns true when the segment has a name and nobody else is

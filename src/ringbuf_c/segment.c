@@ -139,14 +139,26 @@ void rb_segment_populate(const struct rb_map *map, uint32_t slot)
 
 /* ---- creation ------------------------------------------------------------------------------------ */
 
+/* So few bytes come whole or not at all; a signal may be in the way while the machine starts. */
+static int draw(void *out, size_t bytes)
+{
+	ssize_t got;
+
+	do
+		got = getrandom(out, bytes, 0);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? -errno : 0;
+}
+
 /* Plain stores: nobody else can see the segment yet. Zeroed words are FREE(0), zeroed rows are vacant. */
 static int fill(struct rb_map *map)
 {
 	struct rb_header *header = &map->header;
 	int rc;
 
-	if (getrandom(header->id, sizeof(header->id), 0) != sizeof(header->id))
-		return -errno;
+	rc = draw(header->id, sizeof(header->id));
+	if (rc < 0)
+		return rc;
 	header->created_ns = rb_clock_ns(CLOCK_REALTIME);
 	header->checksum = checksum(header);
 	memcpy(map->base, header, sizeof(*header));
@@ -268,14 +280,18 @@ int rb_segment_open(const char *name, int *out_fd)
 	return rc;
 }
 
-void rb_segment_unname(int fd, const char *name)
+int rb_segment_unname(int fd, const char *name)
 {
 	struct path path = path_of(name);
 	struct stat ours, theirs;
 
-	if (fstat(fd, &ours) == 0 && lstat(path.text, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
-	    ours.st_ino == theirs.st_ino)
-		unlink(path.text);
+	if (fstat(fd, &ours) < 0)
+		return -errno;
+	if (lstat(path.text, &theirs) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino)
+		return 0;
+	return unlink(path.text) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 int rb_segment_reclaim(const char *name)
@@ -288,7 +304,7 @@ int rb_segment_reclaim(const char *name)
 	rc = rb_lock(fd, RB_LIFE_BYTE, F_WRLCK);
 	RB_CRASH_POINT(reclaim_locked);
 	if (rc == 0) {
-		rb_segment_unname(fd, name);
+		rc = rb_segment_unname(fd, name);
 		RB_CRASH_POINT(reclaim_unlinked);
 	}
 	close(fd); /* and with it the lock */

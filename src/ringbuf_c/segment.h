@@ -21,11 +21,12 @@ RB_PRIVATE int rb_segment_create(const struct rb_header *plan, int *fd, struct r
 /* Give a complete segment its name. -EEXIST: the name is taken, perhaps by the dead: see rb_segment_reclaim(). */
 RB_PRIVATE int rb_segment_publish(int fd, const char *name);
 
-/* Remove a name that no living process holds. -EBUSY, -ENOENT, -EACCES. */
+/* Remove a name that no living process holds. -EBUSY, -ENOENT, -EACCES; others as from the system, and the name is there still. */
 RB_PRIVATE int rb_segment_reclaim(const char *name);
 
-/* Remove `name` if it leads to the segment behind `fd`. The caller holds the life byte exclusively. */
-RB_PRIVATE void rb_segment_unname(int fd, const char *name);
+/* Remove `name` if it leads to the segment behind `fd`. The caller holds the life byte exclusively. After a failure the
+ * name may still be there, and is a dead one's. */
+RB_PRIVATE int rb_segment_unname(int fd, const char *name);
 
 /* Open a named segment. *fd is the caller's. -ENOENT, -EACCES, -EBADMSG as rb_attach(). */
 RB_PRIVATE int rb_segment_open(const char *name, int *fd);

@@ -13,6 +13,7 @@
 
 #define FLAG 1u
 #define EPOCH 2u
+#define NAP_NS INT64_C(1000000)
 
 static struct timespec timespec_of(int64_t ns)
 {
@@ -77,12 +78,28 @@ int rb_event_init(struct rb_event *event)
 	return 0;
 }
 
+/* The kernel lets nobody sleep on the word (a sandbox, no memory): look again soon, without using up a processor. */
+static int nap(const struct timespec *until)
+{
+	int64_t end_ns = (int64_t)until->tv_sec * 1000000000 + until->tv_nsec;
+	int64_t left_ns = end_ns - rb_clock_ns(CLOCK_MONOTONIC);
+	struct timespec pause = timespec_of(left_ns < NAP_NS ? left_ns : NAP_NS);
+
+	if (left_ns > 0 && nanosleep(&pause, NULL) < 0)
+		return -errno;
+	return left_ns > NAP_NS ? 0 : -ETIMEDOUT;
+}
+
 static int sleep_on(struct rb_event *event, uint32_t seen, const struct timespec *until)
 {
 	/* Not FUTEX_PRIVATE: the word is shared between processes. _BITSET takes an absolute time. */
 	if (syscall(SYS_futex, &event->word, FUTEX_WAIT_BITSET, seen, until, NULL, FUTEX_BITSET_MATCH_ANY) == 0)
 		return 0;
-	return errno == EAGAIN ? 0 : -errno;
+	if (errno == EAGAIN)
+		return 0;
+	if (errno != EINTR && errno != ETIMEDOUT)
+		return nap(until);
+	return -errno;
 }
 
 static void wake_all(struct rb_event *event, uint32_t moved)

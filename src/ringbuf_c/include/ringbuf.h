@@ -153,7 +153,8 @@ int rb_create(const struct rb_options *options, rb_ring **out);
  * -ENOENT     no such ring       -EACCES  another user's, or its mode is wider than 0600
  * -EPROTO     made by another layout version, byte order or kind of waiting; refused unread
  * -EBADMSG    not a ring, truncated, under another name than its own, or its header does not agree with itself
- * -EUSERS     the table of participants is full */
+ * -EUSERS     the table of participants is full
+ * -ENOLCK, -EINVAL, -EMFILE and others as from the system: it gives no locks, no descriptors */
 int rb_attach(const char *name, rb_ring **out);
 int rb_attach_fd(int fd, rb_ring **out);
 
@@ -166,7 +167,8 @@ int rb_peek_version(int fd, uint32_t *version);
  * consumer's. The last one out removes a named ring's name. Payload pointers die here. */
 void rb_detach(rb_ring *ring);
 
-/* Remove a name whose processes are all dead. -EBUSY: somebody is attached. -ENOENT, -EACCES. */
+/* Remove a name whose processes are all dead. -EBUSY: somebody is attached. -ENOENT, -EACCES. Others as from the system;
+ * the name is there still. */
 int rb_unlink(const char *name);
 
 /* A descriptor of the segment, to hand to another process (inheritance, SCM_RIGHTS). It stays the
