@@ -91,10 +91,6 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
     if rc >= 0:
         return rc
     called = "the ring behind this descriptor" if name is None else f"the ring {name!r}"
-    if rc == -errno.EINVAL:
-        raise ValueError("the options do not agree: full='overwrite' needs mode='queue'")
-    if rc == -errno.EOVERFLOW:
-        raise ValueError("slots times slot_bytes must stay below 2**63; ask for fewer or smaller slots")
     if needed_bytes != 0 and (rc == -errno.ENOSPC or rc == -errno.ENOMEM):
         raise memory.shortage(-rc, needed_bytes, named=name is not None)
     if rc == -errno.EFBIG:
@@ -103,7 +99,7 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
         raise FileExistsError(-rc, "a living process uses this name; attach to its ring or choose another name", name)
     if rc == -errno.ENOENT and needed_bytes == 0:
         raise FileNotFoundError(-rc, "no ring has this name; did its creator start, and is it still there?", name)
-    if rc == -errno.EACCES:
+    if rc == -errno.EACCES and needed_bytes == 0:
         raise PermissionError(-rc, f"{called} is another user's, or others may write to it")
     if rc == -errno.EPROTO:
         raise VersionMismatch(f"{called} {other_layout(name, fd)}; use the version that made it, or make it anew")
@@ -111,7 +107,18 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
         raise CorruptSegment(f"{called} is no ring, or cut short, or its header contradicts itself; it is as before")
     if rc == -errno.EUSERS:
         raise PeerTableFull(f"{called} has as many processes attached as it has room for; let one leave")
-    raise OSError(-rc, os.strerror(-rc), name)
+    done = "attach to" if needed_bytes == 0 else "make"
+    what = called if needed_bytes == 0 else ("a ring" if name is None else called)
+    raise OSError(-rc, f"cannot {done} {what}: {os.strerror(-rc)}{memory.hint(-rc)}")
+
+
+cdef int check_plan(int rc) except -1:
+    """Return rc, or raise what the options of a ring are refused with."""
+    if rc == -errno.EOVERFLOW:
+        raise ValueError("slots times slot_bytes must stay below 2**63; ask for fewer or smaller slots")
+    if rc < 0:
+        raise ValueError("the options do not agree: full='overwrite' needs mode='queue'")
+    return rc
 
 
 cdef object other_layout(object name, int fd):
@@ -205,7 +212,7 @@ cdef class Ring:
         options.full = checks.choice("full", full, FULLS)
         options.hugepages = checks.choice("hugepages", hugepages, HUGEPAGES)
         options.redeliver = bool(redeliver)
-        check_opened(rb_segment_bytes(&options, &needed), name)
+        check_plan(rb_segment_bytes(&options, &needed))
         memory.refuse_beyond_control_groups(needed, named=name is not None)
         with nogil:
             rc = rb_create(&options, &self.ring)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 
 SHM = "/dev/shm"
 CGROUP = "/sys/fs/cgroup"
@@ -35,8 +36,12 @@ def refuse_beyond_control_groups(needed_bytes: int, *, named: bool) -> None:
 
 def shortage(code: int, needed_bytes: int, *, named: bool) -> OSError:
     """The error for a ring that does not fit: needed, free, and what helps."""
-    free = free_bytes(named=named)
-    if named and free == _shm_bytes():
+    try:
+        free = free_bytes(named=named)
+        full_shm = named and free == _shm_bytes()
+    except (OSError, LookupError, ValueError):  # /proc is not there, or not even for this is there memory
+        return OSError(code, f"a ring of {needed_bytes} bytes does not fit; how much is free cannot be found out")
+    if full_shm:
         where = SHM
         remedy = (
             f"enlarge {SHM} (docker run --shm-size=, or mount -o remount,size=), ask for fewer or smaller slots, "
@@ -49,6 +54,21 @@ def shortage(code: int, needed_bytes: int, *, named: bool) -> OSError:
         where = "memory"
         remedy = "ask for fewer or smaller slots, or raise the memory limit of the container"
     return OSError(code, f"a ring of {needed_bytes} bytes does not fit: {free} bytes of {where} are free; {remedy}")
+
+
+def hint(code: int) -> str:
+    """What to do about a system call that was refused, to follow its errno's text; empty where that says enough."""
+    if code == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"; this process may have {most} (ulimit -n), and takes two for each ring"
+    if code == errno.EAGAIN:
+        return "; memory that this process locks is limited (ulimit -l)"
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EOPNOTSUPP):
+        return (
+            f"; rings need memfd_create, open-file-description locks, /proc/self/fd, and {SHM} if they have names: does a "
+            "sandbox refuse one of them?"
+        )
+    return ""
 
 
 def _shm_bytes() -> int:

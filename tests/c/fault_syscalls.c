@@ -613,7 +613,9 @@ static void sweep(const struct operation *operation, struct fault_seen *seen, bo
 		}
 		seen->errors = errors;
 	} while (seen->errors > 0);
-	t_check(nth > 1 || operation->settle == settle_left); /* an anonymous ring is left without a call that can fail */
+	/* An anonymous ring is left without a call that can fail, and so does glibc ring a semaphore. */
+	bool quiet = operation->settle == settle_left || (RB_WAIT_KIND == 2 && operation->settle == settle_commit);
+	t_check(nth > 1 || quiet);
 }
 
 int main(int argc, char **argv)

@@ -9,17 +9,25 @@ small, and a receiver waits in slices.
 from __future__ import annotations
 
 import array
+import contextlib
+import errno
 import json
 import mmap
 import os
 import select
 import socket
+import time
+from collections import deque
 from typing import Any
 
 __all__ = ["Channel", "read_memory", "shared_memory", "take_memory"]
 
 MESSAGE_BYTES = 65536
 DESCRIPTOR_BYTES = array.array("i", [0]).itemsize  # a message has one at most
+# The kernel has no room for a message now: the other end has much to read, or memory or descriptors in flight are short.
+NOT_NOW = {errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
+SHORTAGE_S = 5.0  # of memory: how long it may last
+GONE = {errno.EPIPE, errno.ECONNRESET}
 
 
 class Channel:
@@ -29,6 +37,7 @@ class Channel:
         self._socket = end
         self._poll = select.poll()
         self._poll.register(end, select.POLLIN)
+        self._unsent: deque[tuple[float, bytes, int | None]] = deque()
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -38,15 +47,46 @@ class Channel:
 
     def send(self, *message: Any, descriptor: int | None = None) -> bool:
         """Send without waiting. False: not now, the other end has much to read; or never, it is gone."""
+        return not self._unsent and self._send(json.dumps(message).encode(), descriptor) == 0
+
+    def post(self, *message: Any, descriptor: int | None = None) -> None:
+        """Send now, or else as soon as flush() finds room; after what was posted before."""
         data = json.dumps(message).encode()
+        if self._unsent or self._send(data, descriptor) in NOT_NOW:
+            self._unsent.append((time.monotonic(), data, None if descriptor is None else os.dup(descriptor)))
+
+    def flush(self) -> None:
+        """Send what was posted and is not sent yet, as far as there is room. To an end that is gone there is nothing to send.
+
+        Raises OSError when the kernel has been short of memory for it for too long; what is unsent stays so.
+        """
+        while self._unsent:
+            since, data, descriptor = self._unsent[0]
+            refused = self._send(data, descriptor)
+            if refused in NOT_NOW:
+                if refused != errno.EAGAIN and time.monotonic() - since > SHORTAGE_S:
+                    raise OSError(refused, f"no message to a worker for {SHORTAGE_S} s: {os.strerror(refused)}")
+                return
+            self._forget_first()
+
+    def _send(self, data: bytes, descriptor: int | None) -> int:
+        """0, or an errno of NOT_NOW or GONE."""
         rights = []
         if descriptor is not None:
             rights.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor])))
         try:
             self._socket.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            return False
-        return True
+        except OSError as error:
+            if error.errno not in NOT_NOW | GONE:
+                raise
+            return error.errno
+        return 0
+
+    def _forget_first(self) -> None:
+        _, _, descriptor = self._unsent.popleft()
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     def waiting(self, timeout_ms: int = 0) -> bool:
         """Whether there is something to receive, within `timeout_ms`."""
@@ -75,6 +115,8 @@ class Channel:
         return json.loads(data), list(descriptors)
 
     def close(self) -> None:
+        while self._unsent:
+            self._forget_first()
         # Not shutdown(): after a fork other processes have this end too, and it stays theirs.
         self._socket.close()
 

@@ -306,6 +306,7 @@ class WorkerIterator(Pass):
 
     def _dispatch(self) -> None:
         """Give out what may be out."""
+        self._crew.flush()
         if not self._unsent:
             return
         steady, self._steady = self._steady, False
@@ -401,7 +402,7 @@ class WorkerIterator(Pass):
             generation = self._rings.fitting(needed_bytes, above=task.generation)
         except (BatchTooLarge, OSError) as error:
             self._move(task, newest)
-            self._crew.members[task.worker_id].channel.send("refused", task.number)
+            self._crew.members[task.worker_id].channel.post("refused", task.number)
             self._go_on(task)
             raise _with_index(error, task.index, self._iterable) from None
         self._move(task, generation)

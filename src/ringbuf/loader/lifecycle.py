@@ -7,12 +7,15 @@ is collected, when the interpreter exits. Should it be killed, they notice by th
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import select
 import signal
+import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -124,7 +127,12 @@ class Crew:
     def tell(self, *message: Any, descriptor: int) -> None:
         """Send a message to all workers."""
         for member in self.members:
-            member.channel.send(*message, descriptor=descriptor)
+            member.channel.post(*message, descriptor=descriptor)
+
+    def flush(self) -> None:
+        """Send what there was no room for before."""
+        for member in self.members:
+            member.channel.flush()
 
     def stop(self) -> None:
         """End all workers: those that wait at once, those in user code when it returns, and after a deadline the
@@ -156,20 +164,24 @@ class Crew:
         load = spec if forked else Sealed(spec)
         try:
             for worker_id in range(spec.num_workers):
-                channel, end = Channel.pair()
+                with _starting(worker_id, spec.num_workers):
+                    channel, end = Channel.pair()
                 self.members.append(Member(worker_id, channel))
                 _ours.add(channel)
-                for message, descriptor in rings:
-                    channel.send(*message, descriptor=descriptor)
-                origin = worker.Origin(os.getpid(), direct, from_main_thread, tethered, list(_ours) if forked else [])
-                process = context.Process(
-                    target=worker.run,
-                    args=(load, worker_id, end, origin),
-                    name=f"RingLoader worker {worker_id}",
-                    daemon=True,
-                )
-                with end, _children_allowed():
-                    _start(process, worker_id, spec.num_workers)
+                with end, _starting(worker_id, spec.num_workers):
+                    for message, descriptor in rings:
+                        if not channel.send(*message, descriptor=descriptor):  # to an end that is ours still, and empty
+                            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+                    inherited = list(_ours) if forked else []
+                    origin = worker.Origin(os.getpid(), direct, from_main_thread, tethered, inherited)
+                    process = context.Process(
+                        target=worker.run,
+                        args=(load, worker_id, end, origin),
+                        name=f"RingLoader worker {worker_id}",
+                        daemon=True,
+                    )
+                    with _children_allowed():
+                        process.start()
                 self.members[-1].begin(process)
         finally:
             if tethered is not None:
@@ -206,18 +218,50 @@ class Crew:
             self._wait(STOP_S)
 
 
-def _start(process: Any, worker_id: int, num_workers: int) -> None:
+@contextlib.contextmanager
+def _starting(worker_id: int, num_workers: int) -> Iterator[None]:
+    """Say of what the system refuses that it was refused to the start of a worker, and what helps."""
     try:
-        process.start()
-    except BlockingIOError as error:
-        limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        allowed = "no limit" if limit == resource.RLIM_INFINITY else str(limit)
-        raise OSError(
-            error.errno,
-            f"worker {worker_id} of {num_workers} could not be started ({error.strerror}): the user's limit on "
-            f"processes (RLIMIT_NPROC, ulimit -u) is {allowed}, and containers have one too; lower num_workers or "
-            "raise the limit",
-        ) from error
+        yield
+    except OSError as error:
+        _close_what_the_start_left(error)
+        if error.errno is None:
+            raise
+        text = f"worker {worker_id} of {num_workers} could not be started ({error.strerror}){_advice(error.errno)}"
+        raise OSError(error.errno, text) from error
+
+
+def _advice(code: int) -> str:
+    if code == errno.EAGAIN:
+        return (
+            f": the user's limit on processes (RLIMIT_NPROC, ulimit -u) is {_limit(resource.RLIMIT_NPROC)}, and "
+            "containers have one too; lower num_workers or raise the limit"
+        )
+    if code == errno.EMFILE:
+        return (
+            f": this process may have {_limit(resource.RLIMIT_NOFILE)} descriptors (ulimit -n); lower num_workers, close "
+            "what is not needed, or raise the limit"
+        )
+    return ""
+
+
+def _limit(kind: int) -> str:
+    most = resource.getrlimit(kind)[0]
+    return "no limit" if most == resource.RLIM_INFINITY else str(most)
+
+
+def _close_what_the_start_left(error: BaseException) -> None:
+    """multiprocessing forgets its pipes when one more pipe, or the fork, is refused (popen_fork.Popen._launch, as of Python 3.14).
+    Nobody but that frame knows them, and whoever tries again and again would run out of descriptors."""
+    from multiprocessing import popen_fork
+
+    if sys.version_info >= (3, 15):
+        return
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is popen_fork.Popen._launch.__code__:
+            for name in ("parent_r", "child_w", "child_r", "parent_w"):
+                if name in frame.f_locals:
+                    os.close(frame.f_locals[name])
 
 
 @contextlib.contextmanager

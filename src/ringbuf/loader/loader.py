@@ -398,7 +398,10 @@ class RingLoader:
         self._warn_of_cores(stacklevel=3)
 
     def _warn_of_cores(self, *, stacklevel: int) -> None:
-        cores = len(os.sched_getaffinity(0))
+        try:
+            cores = len(os.sched_getaffinity(0))
+        except OSError:  # it is advice, no more
+            return
         if self.num_workers > cores:
             warnings.warn(
                 f"This RingLoader has num_workers={self.num_workers}, but this process may use {cores} cores: "
