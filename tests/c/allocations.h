@@ -18,6 +18,8 @@ static struct {
 
 #if ALLOCATIONS_COUNTED
 
+#define ALLOCATIONS_OURS __attribute__((visibility("default"))) /* for libc too */
+
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
@@ -40,17 +42,17 @@ static inline void *allocation_counted(void *memory)
 	return memory;
 }
 
-void *malloc(size_t bytes)
+ALLOCATIONS_OURS void *malloc(size_t bytes)
 {
 	return allocation_fails() ? NULL : allocation_counted(__libc_malloc(bytes));
 }
 
-void *calloc(size_t n, size_t bytes)
+ALLOCATIONS_OURS void *calloc(size_t n, size_t bytes)
 {
 	return allocation_fails() ? NULL : allocation_counted(__libc_calloc(n, bytes));
 }
 
-void *realloc(void *old, size_t bytes)
+ALLOCATIONS_OURS void *realloc(void *old, size_t bytes)
 {
 	if (allocation_fails())
 		return NULL;
@@ -58,7 +60,7 @@ void *realloc(void *old, size_t bytes)
 	return old ? memory : allocation_counted(memory);
 }
 
-void free(void *memory)
+ALLOCATIONS_OURS void free(void *memory)
 {
 	if (memory)
 		atomic_fetch_sub(&allocations.living, 1);
