@@ -65,6 +65,41 @@ def test_a_full_channel_refuses_instead_of_waiting(ends):
     assert ours.send("y")
 
 
+def test_what_is_posted_to_a_full_channel_arrives_later_in_order_and_once(ends):
+    ours, theirs = ends
+    sent = 0
+    while ours.send("x" * 1000):
+        sent += 1
+    memory = shared_memory(b"content", "test")
+    ours.post("ring", 1, descriptor=memory)
+    os.close(memory)  # the channel keeps its own
+    ours.post("refused", 2)
+    assert not ours.send("overtakes")
+    for _ in range(sent):
+        assert theirs.receive()[0] == ["x" * 1000]
+    assert theirs.receive() is None
+    ours.flush()
+    ours.flush()
+    message, descriptors = theirs.receive()
+    assert (message, take_memory(descriptors)) == (["ring", 1], b"content")
+    assert theirs.receive() == (["refused", 2], [])
+    assert theirs.receive() is None
+    assert ours.send("again")
+
+
+def test_what_is_posted_and_not_sent_leaves_no_descriptor(ends):
+    ours, theirs = ends
+    while ours.send("x" * 1000):
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    ours.post("ring", 1, descriptor=0)
+    ours.post("ring", 2, descriptor=0)
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    theirs.close()
+    ours.flush()  # nobody is there any more
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # theirs
+
+
 def test_the_end_of_a_channel_is_told(ends):
     ours, theirs = ends
     ours.send("last")
