@@ -635,7 +635,7 @@ int main(int argc, char **argv)
 #endif
 	begun = t_shared(2 * sizeof(*begun));
 	name = t_name();
-	char inherited_name[RB_NAME_MAX];
+	char inherited_name[sizeof(t_named) + 2];
 	snprintf(inherited_name, sizeof(inherited_name), "%s.i", name);
 	inherited = t_create(.name = inherited_name, .slots = 2, .slot_bytes = 64, .participants = 4);
 	for (int i = 0; i < OPERATIONS; i++) {
