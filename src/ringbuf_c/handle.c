@@ -58,7 +58,7 @@ static void after_fork_in_child(void)
 {
 	for (struct rb_ring *ring = handles; ring; ring = ring->next)
 		forget_parent(ring);
-	pthread_mutex_init(&handles_lock, NULL);
+	pthread_mutex_unlock(&handles_lock); /* ours: this thread took it in before_fork() */
 }
 
 static void watch_forks(void)
