@@ -10,7 +10,8 @@
  * so a CAS that expects an old word cannot succeed: no ABA.
  *
  * Nobody ever waits for a particular other process: a killed one leaves a slot that names it, or a ticket that nobody
- * needs. Every retry below means that somebody else completed a step.
+ * needs. Every retry below means that somebody else completed a step, or that a hostile peer writes to the words without
+ * a pause: so retries are bounded, by more than honest peers can cause, and whoever runs out of them says -EAGAIN.
  *
  * FIFO. A take reads the ticket counter (the horizon) before it scans, and accepts only tickets below it. Let a
  * commit of Y happen before a commit of X. Who accepts X has seen X's ticket drawn, hence Y's word READY or
@@ -49,6 +50,12 @@ struct found {
 	uint32_t index; /* NONE: nothing found */
 	uint64_t word;
 };
+
+/* A take can come past as many bits of departed readers as there are slots; the rest is for races lost in a row. */
+static uint32_t most_tries(const struct rb_map *map)
+{
+	return map->header.slots + 1000;
+}
 
 static struct rb_row *row_of(const struct rb_self *self)
 {
@@ -109,7 +116,7 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 {
 	const struct rb_map *map = self->map;
 
-	for (;;) {
+	for (uint32_t tries = most_tries(map); tries > 0; tries--) {
 		if (is_finished(map))
 			return -EPIPE;
 		struct found slot = find_claimable(map);
@@ -152,6 +159,7 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 		rb_ring_abort(self, out);
 		return -EPIPE;
 	}
+	return -EAGAIN;
 }
 
 /* Clear one reader's bit in one READY message. Returns true when that freed the slot. */
@@ -162,15 +170,18 @@ static bool clear_bit(const struct rb_map *map, uint32_t index, uint64_t ticket,
 	uint64_t word = atomic_load_explicit(&desc->word, memory_order_relaxed);
 
 	*cleared = false;
-	while (rb_word_state(word) == RB_READY && rb_word_seq(map, word) == ticket && rb_word_who(map, word) & bit) {
+	/* Each failure is another reader that has cleared its bit of this message: there are only so many. */
+	for (uint32_t tries = RB_READERS_MAX; tries > 0; tries--) {
+		if (rb_word_state(word) != RB_READY || rb_word_seq(map, word) != ticket || !(rb_word_who(map, word) & bit))
+			return false;
 		uint32_t others = rb_word_who(map, word) & ~bit;
 		uint64_t less = others ? rb_word(map, RB_READY, others, ticket) : rb_word(map, RB_FREE, 0, ticket);
 
 		/* clear:B seq_cst, pairs with claim:C: our reads are done; the readers' CASes form one release
 		 * sequence, so the next writer acquires from all of them.
 		 * clear:C relaxed on failure: another reader cleared its own bit, look again */
-		if (atomic_compare_exchange_weak_explicit(&desc->word, &word, less, memory_order_seq_cst,
-							  memory_order_relaxed)) {
+		if (atomic_compare_exchange_strong_explicit(&desc->word, &word, less, memory_order_seq_cst,
+							    memory_order_relaxed)) {
 			*cleared = true;
 			return others == 0;
 		}
@@ -393,7 +404,7 @@ int rb_ring_take(const struct rb_self *self, const struct rb_filter *filter, str
 	const struct rb_map *map = self->map;
 
 	*freed = false;
-	for (;;) {
+	for (uint32_t tries = most_tries(map); tries > 0; tries--) {
 		int reader = our_reader(self);
 		struct found beyond;
 		struct found slot = find_oldest(self, filter, reader, &beyond);
@@ -436,6 +447,7 @@ int rb_ring_take(const struct rb_self *self, const struct rb_filter *filter, str
 		*freed |= rb_ring_release(self, out) == 0;
 		return -EBADMSG;
 	}
+	return -EAGAIN;
 }
 
 int rb_ring_release(const struct rb_self *self, const struct rb_slot *slot)

@@ -9,6 +9,7 @@
 
 #define SLICE_NS INT64_C(100000000)      /* no sleep is longer: see wait.h */
 #define REAP_PAUSE_NS INT64_C(10000000)  /* callers that do not wait look for the dead no oftener than this */
+#define RESCUES 16                       /* deaths in a row that a take at the end of a ring waits out */
 
 /* ---- the one wait loop -------------------------------------------------------------------------------- */
 
@@ -210,7 +211,7 @@ int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadli
 	if (rc == 0)
 		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
 	/* Before it ends: a consumer that died with the last message in hand leaves it to us. */
-	while (rc == -EPIPE && rb_handle_recover(ring) > 0)
+	for (int tries = RESCUES; tries > 0 && rc == -EPIPE && rb_handle_recover(ring) > 0; tries--)
 		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
 	if (rc == 0) {
 		out->life = ring->life;

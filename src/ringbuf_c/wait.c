@@ -14,6 +14,7 @@
 #define FLAG 1u
 #define EPOCH 2u
 #define NAP_NS INT64_C(1000000)
+#define TRIES 1000 /* races that honest peers do not lose in a row; a hostile one could keep us here otherwise */
 
 static struct timespec timespec_of(int64_t ns)
 {
@@ -115,10 +116,12 @@ uint32_t rb_event_prepare(struct rb_event *event)
 	/* prepare:A relaxed: only a first guess for the CAS, or a word that says already what we would write */
 	uint32_t word = atomic_load_explicit(&event->word, memory_order_relaxed);
 
-	/* prepare:C relaxed: the fence below orders it; when it fails, somebody else moved the word: look again */
-	while (!(word & FLAG) && !atomic_compare_exchange_weak_explicit(&event->word, &word, word | FLAG,
-									memory_order_relaxed, memory_order_relaxed))
-		;
+	/* prepare:C relaxed: the fence below orders it; when it fails, somebody else moved the word: look again. Who gives
+	 * up returns a word that is not there, on which nobody sleeps. */
+	for (int tries = TRIES; tries > 0 && !(word & FLAG); tries--)
+		if (atomic_compare_exchange_weak_explicit(&event->word, &word, word | FLAG, memory_order_relaxed,
+							  memory_order_relaxed))
+			break;
 	/* prepare:B seq_cst, pairs with notify:A: our flag before our second look */
 	atomic_thread_fence(memory_order_seq_cst);
 	RB_CRASH_POINT(wait_flagged);
@@ -142,7 +145,7 @@ void rb_event_notify(struct rb_event *event)
 	/* notify:B relaxed: ordered by the fence */
 	uint32_t word = atomic_load_explicit(&event->word, memory_order_relaxed);
 
-	while (word & FLAG) {
+	for (int tries = TRIES; tries > 0 && word & FLAG; tries--) {
 		/* notify:C seq_cst, pairs with sleep:B: in the futex build the kernel orders it against the sleeper */
 		if (atomic_compare_exchange_weak_explicit(&event->word, &word, (word + EPOCH) & ~FLAG,
 							  memory_order_seq_cst, memory_order_relaxed)) {
