@@ -44,6 +44,8 @@ static void in_a_broadcast(void)
 	t_equal(rb_release(ring, &next), 0);
 	t_equal(t_get(other), 2);
 	t_equal(t_stats(ring).consumed, 4);
+	t_equal(rb_unsubscribe(ring), 0);
+	t_equal(rb_release(ring, &next), -ESTALE);
 	rb_detach(other);
 	rb_detach(ring);
 }
@@ -63,10 +65,31 @@ static void by_another_handle(void)
 	rb_detach(ring);
 }
 
+/* A slot that no ring has. */
+static void of_no_ring(void)
+{
+	rb_ring *ring = t_queue(1);
+	struct rb_slot claimed = t_claim(ring, 1), forged = claimed;
+
+	forged.index = UINT32_MAX;
+	t_equal(rb_commit(ring, &forged, 16), -ESTALE);
+	t_equal(rb_abort(ring, &forged), -ESTALE);
+	t_commit(ring, claimed);
+	struct rb_slot taken = t_take(ring);
+	forged = taken;
+	forged.index = 1;
+	t_equal(rb_release(ring, &forged), -ESTALE);
+	forged.index = UINT32_MAX;
+	t_equal(rb_release(ring, &forged), -ESTALE);
+	t_equal(rb_release(ring, &taken), 0);
+	rb_detach(ring);
+}
+
 int main(void)
 {
 	in_a_queue();
 	in_a_broadcast();
 	by_another_handle();
+	of_no_ring();
 	return 0;
 }

@@ -28,6 +28,17 @@ int main(void)
 		t_equal(private_shm_entries(), before);
 		t_equal(free_blocks(), room);
 	}
+	large.hugepages = RB_HUGE_ALWAYS;
+	t_equal(rb_create(&large, &ring), -ENOSPC);
+	t_equal(free_blocks(), room);
+
+	/* Not even the small page that each huge one begins with. */
+	int filler = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	t_check(filler >= 0);
+	t_equal(posix_fallocate(filler, 0, (off_t)(room - 1) * 4096), 0);
+	t_equal(rb_create(&large, &ring), -ENOSPC);
+	t_equal(close(filler), 0);
+	t_equal(free_blocks(), room);
 	int fd = dup(0);
 	t_equal(fd, next_fd);
 	close(fd);

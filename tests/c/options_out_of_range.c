@@ -50,6 +50,7 @@ int main(void)
 	t_rejects(-EOVERFLOW, .slots = 1, .slot_bytes = INT64_MAX);
 	t_rejects(-EOVERFLOW, .slots = 4, .slot_bytes = UINT64_C(1) << 62);
 	t_rejects(-EOVERFLOW, .slots = RB_SLOTS_MAX, .slot_bytes = UINT64_C(1) << 47);
+	t_rejects(-EOVERFLOW, .slots = 5, .slot_bytes = UINT64_MAX / 5 / 4096 * 4096, .hugepages = RB_HUGE_NEVER); /* no room for rows */
 	t_rejects(-EOVERFLOW, .slots = RB_SLOTS_MAX, .slot_bytes = UINT64_C(1) << 48, .hugepages = RB_HUGE_ALWAYS);
 
 	/* The ends of each range work; what was planned is what is made. */
