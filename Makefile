@@ -8,16 +8,20 @@ PRESETS := futex semaphore asan tsan# CMakePresets.json
 SEMAPHORE := $(CURDIR)/build/semaphore-package# the package again, built with RINGBUF_WAIT=semaphore
 # What the package is made of. Folders too, whose times change when a file is removed.
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -not -name '__pycache__' -not -name '*.pyc')
+ASAN := $(CURDIR)/build/asan-package# and once more, with AddressSanitizer and UBSan
 # The tests that wait on a ring, to be passed by either kind of waiting.
 RING_TESTS := $(patsubst %,tests/test_%.py,core buffer leases exchange crash fork pickle)
+# The tests of what the extension and numpy do with bytes.
+BYTES_TESTS := $(patsubst %,tests/test_%.py,core buffer leases frame frame_hostile frame_fuzzed frame_double_fetch frame_refused)
+TIME ?= 60# seconds for each target of fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c demo bench lint clean
+.PHONY: help test test-c test-asan-package fuzz memcheck coverage demo bench lint clean
 
 help:  ## list what there is
-	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
 
 test: $(VENV)/installed $(SEMAPHORE)/installed test-c  ## install what is needed, build, and run every test
 	@status=0; \
@@ -33,6 +37,22 @@ test-c: $(addprefix build-c-,$(PRESETS))  ## build the C library and its test pr
 build-c-%: | $(VENV)/installed
 	@echo "==> C library and test programs: $*"
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" && cmake --preset $* --log-level=WARNING && cmake --build --preset $*
+
+fuzz: $(VENV)/verify  ## fuzz attach and frames, TIME=60 seconds each
+	PYTHON=$(VENV)/bin/python scripts/fuzz $(TIME)
+
+# The interpreter is not built with a sanitizer, so the runtimes have to be loaded ahead of it; what it never frees is its own.
+test-asan-package: $(ASAN)/installed  ## test the Python extension under ASan and UBSan
+	test -n "$$(nm -D $(ASAN)/ringbuf/_core*.so | grep __asan_)"
+	PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	$(VENV)/bin/python -m pytest $(BYTES_TESTS)
+
+memcheck: $(VENV)/verify  ## run the C test programs under valgrind
+	$(VENV)/bin/python scripts/memcheck
+
+coverage: $(VENV)/verify  ## which branches of the C library no test takes, and the argument for each
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python scripts/coverage
 
 demo: .venv-demo/installed  ## train a classifier on real images through the ring
 	.venv-demo/bin/python examples/digits.py
@@ -55,6 +75,16 @@ $(VENV)/installed: scripts/venv scripts/system_packages tests/constraints.txt $(
 $(SEMAPHORE)/installed: $(VENV)/installed
 	rm -rf $(SEMAPHORE)
 	scripts/venv $(VENV) --no-deps --target $(SEMAPHORE) --config-settings=cmake.define.RINGBUF_WAIT=semaphore .
+	touch $@
+
+$(ASAN)/installed: $(VENV)/installed
+	rm -rf $(ASAN)
+	scripts/venv $(VENV) --no-deps --target $(ASAN) --config-settings=cmake.define.RINGBUF_SANITIZE=address .
+	touch $@
+
+$(VENV)/verify: $(VENV)/installed
+	scripts/system_packages verify
+	scripts/venv $(VENV) --constraint tests/constraints.txt '.[verify]'
 	touch $@
 
 .venv-demo/installed: scripts/venv scripts/system_packages $(SOURCES)
