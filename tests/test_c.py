@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PROGRAMS = [*sorted(source.stem for source in (ROOT / "tests/c").glob("*.c")), "fuzz_attach"]  # replays its corpus
 SCHEDULES = ["queue", "broadcast", "waiting"]
-PROGRAMS = sorted(source.stem for source in (ROOT / "tests/c").glob("*.c")) + ["fuzz_attach"]  # which replays its corpus
 PRESETS = [preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]]
 
 # cmake and ninja may be this environment's own.

@@ -9,9 +9,9 @@ import uuid
 
 import numpy as np
 import pytest
+from processes import process
 
 import ringbuf
-from processes import process
 from ringbuf import frame
 from ringbuf.errors import FrameError
 

@@ -1,4 +1,4 @@
-"""tests/uncovered_branches.txt against the source, as far as one sees without running anything; scripts/coverage does the rest."""
+"""tests/uncovered_branches.txt against the source, as far as one sees without running it; scripts/coverage does the rest."""
 
 import re
 from pathlib import Path
