@@ -1,0 +1,74 @@
+"""Datasets whose samples tell which they are and whether they are whole. In a module of their own for spawned workers."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from ringbuf import get_worker_info
+
+_PATTERN = np.random.default_rng(2).integers(0, 256, 1 << 20, np.uint8)
+SPAN = 4096  # samples begin at so many places
+
+
+class Planned(ValueError):
+    """The exception that the plan wants from a sample."""
+
+
+def data(index: int, nbytes: int) -> np.ndarray:
+    start = index * 2654435761 % SPAN
+    return _PATTERN[start : start + nbytes]
+
+
+def sample(index: int, nbytes: int) -> dict[str, Any]:
+    array = data(index, nbytes)
+    return {"index": index, "not": ~index, "data": array, "crc": zlib.crc32(array)}
+
+
+class Samples:
+    """By index. Batches grow where `grow` is set: every so many samples their data becomes longer."""
+
+    def __init__(self, length: int, nbytes: int, grow_every: int = 0, failing: frozenset[int] = frozenset()):
+        self.length, self.nbytes, self.grow_every, self.failing = length, nbytes, grow_every, failing
+
+    def __len__(self) -> int:
+        return self.length
+
+    def size(self, index: int) -> int:
+        steps = index // self.grow_every if self.grow_every else 0
+        return min(self.nbytes << min(steps, 8), 1 << 18)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index in self.failing:
+            raise Planned(index)
+        return sample(index, self.size(index))
+
+
+class Streams:
+    """In its own order; each worker has every n-th sample."""
+
+    def __init__(self, length: int, nbytes: int):
+        self.length, self.nbytes = length, nbytes
+
+    def size(self, index: int) -> int:
+        return self.nbytes
+
+    def __iter__(self):
+        info = get_worker_info()
+        for index in range(info.id, self.length, info.num_workers):
+            yield sample(index, self.nbytes)
+
+
+def check(batch: dict[str, Any], size: Any) -> list[int]:
+    """The indices of the samples in a batch, all of whose parts were looked at."""
+    indices = batch["index"].tolist()
+    if (~batch["index"] != batch["not"]).any():
+        raise AssertionError(f"a batch says {indices} and inverted {(~batch['not']).tolist()}")
+    if batch["data"].shape != (len(indices), size(indices[0])):
+        raise AssertionError(f"the batch {indices} has the shape {batch['data'].shape}, wanted {size(indices[0])} each")
+    for row, crc, index in zip(batch["data"], batch["crc"].tolist(), indices):
+        if zlib.crc32(row) != crc or not np.array_equal(row, data(index, len(row))):
+            raise AssertionError(f"sample {index} in the batch {indices} is damaged; it begins {bytes(row[:16]).hex()}")
+    return indices
