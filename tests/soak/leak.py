@@ -1,9 +1,9 @@
 """Whether something grows: a line through many samples, and how much it rises over the time that was measured.
 
-The bound is on the rise, not on the slope. An allocator keeps a few MiB that it may need again, and comes to that once: a line
-through samples that hold such a step rises by about as much, whether the run takes a minute or a day. A leak rises
-without end. So the same bound becomes finer the longer the run: 4 MiB are 70 KiB/s in a minute and 50 B/s in a day. What is
-lost with each fault shows in a minute if it is 15 KiB or more (some hundreds of faults), in an hour if it is 250 bytes.
+The bound is on the rise, not on the slope. A pool, a cache or a table that is larger for good once it was needed is one step: a
+line through samples that hold it rises by about as much, whether the run takes a minute or a day (measured here: some hundred
+KiB). A leak rises without end. So the same bound becomes finer the longer the run: 1 MiB is 23 KiB/s over the 45 s of a
+minute that count, 12 B/s in a day. A loss of 8 KiB with each of a hundred faults shows in a minute, of 128 bytes in an hour.
 Descriptors and processes have no such step: at rest their number is the same each time, and is demanded exactly (census.py);
 their slopes are there to be read.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 
-RISE_KIB = 4096  # of the memory of one process that lives as long as the run
+RISE_KIB = 1024  # of the memory of one process that lives as long as the run
 WARM_UP = 0.25  # the first part of the run that does not count: modules load, pools fill
 FEWEST = 8  # samples, below which a line says nothing
 

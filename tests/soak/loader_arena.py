@@ -174,7 +174,7 @@ class LoaderArena(Arena):
             bad = [min(plan.failing & set(batch)) for batch in wanted if plan.failing & set(batch)]
             if sorted(failed) != bad:
                 raise Failure(f"errors were due for samples {bad}, and came for {sorted(failed)}")
-        elif plan.in_order and died is None and got != good[: len(got)]:
+        elif plan.in_order and not villain.killed and got != good[: len(got)]:
             raise Failure(f"a pass that was broken off gave {got}, with gaps")
         elif any(batch not in good for batch in got):
             raise Failure(f"not batches of this sampler: {[batch for batch in got if batch not in good]}")
@@ -270,6 +270,7 @@ class Villain:
     def __init__(self, workers: list[int], board: Board):
         self._workers, self._board = workers, board
         self._threads: list[threading.Thread] = []
+        self._victims: list[int] = []
         self.killed: set[int] = set()
 
     def send(self, fault: Fault) -> None:
@@ -283,8 +284,12 @@ class Villain:
         self._threads.append(thread)
 
     def finish(self) -> None:
+        """Wait until all that was sent has happened: the next pass shall not see the end of this one's victims."""
         for thread in self._threads:
             thread.join()
+        for worker in self._victims:
+            if not select.select([worker], [], [], PATIENCE_S)[0]:
+                raise Failure(f"a killed worker lives after {PATIENCE_S} s")
 
     def _send(self, fault: Fault) -> None:
         time.sleep(fault.delay_s)
@@ -297,4 +302,5 @@ class Villain:
                 signal.pidfd_send_signal(worker, signal.SIGCONT)
                 return
             signal.pidfd_send_signal(worker, fault.signal)
+            self._victims.append(worker)
             self._board["kills_worker"] += 1
