@@ -14,9 +14,7 @@ DEADLINE_S = 50
 def run(over, *, kills, seed=1):
     """The figures of a run of the harness, and what it said."""
     command = [sys.executable, "-m", "tests.soak.control", "--over", over, f"--kills={kills}", f"--seed={seed}"]
-    ended = subprocess.run(
-        [*command, "--seconds=30"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    ended = subprocess.run([*command, "--seconds=30"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     if ended.returncode == control.SKIPPED:
         pytest.skip(ended.stdout.strip())
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -22,7 +22,11 @@ def test_rings_and_loaders_survive_a_minute_of_random_kills(figures, thorough):
     """Each run the same plan of faults; a thorough one twice as long, from a seed of its own that its output shows."""
     minutes, seed = (2, secrets.randbelow(1 << 31)) if thorough else (1, 1)
     ended = subprocess.run(
-        soak("--minutes", minutes, "--seed", seed), cwd=ROOT, capture_output=True, text=True, timeout=minutes * MINUTE + 120
+        soak("--minutes", minutes, "--seed", seed),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=minutes * MINUTE + 120,
     )
     assert ended.returncode == 0, ended.stderr + ended.stdout
     numbers = ended.stdout.rpartition("figures: ")[2].split()

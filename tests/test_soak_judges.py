@@ -46,7 +46,9 @@ def got(*numbers, producer=0, number=9, killed=False, phase=DRAINED, fates=None,
     return Got(number, killed, phase == DRAINED, phase, ids, fates, np.full(ROWS, before, np.int64))
 
 
-def judge(producers, takers, losses=(), *, mode="queue", full="block", redeliver=True, dropped=0, lost=None, published=3):
+def judge(
+    producers, takers, losses=(), *, mode="queue", full="block", redeliver=True, dropped=0, lost=None, published=3
+):
     game = plan.plan_round("queue", "0", 1.0)._replace(mode=mode, full=full, redeliver=redeliver)
     stats = SimpleNamespace(lost=len(losses) if lost is None else lost, dropped=dropped, published=published)
     accounting.check(game, producers, takers, list(losses), stats)
@@ -72,7 +74,9 @@ def test_what_may_be_is_accepted(account):
     judge(*account)
 
 
-@pytest.mark.parametrize(("phase", "tag"), [(WRITING, 4), (COMMITTING, 4), (PUTTING, 4), (CLAIMING, 4), (CLAIMING, None)])
+@pytest.mark.parametrize(
+    ("phase", "tag"), [(WRITING, 4), (COMMITTING, 4), (PUTTING, 4), (CLAIMING, 4), (CLAIMING, None)]
+)
 def test_a_loss_is_accepted_where_one_may_be(phase, tag):
     judge([sent(**DYING, phase=phase)], [got(1, 2, 3)], [Loss(tag, 100)])
 

@@ -16,7 +16,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="repeat the plan of faults of an earlier run")
     arguments = parser.parse_args()
     seed = secrets.randbelow(1 << 31) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}: python -m tests.soak --minutes {arguments.minutes:g} --seed {seed}", file=sys.stderr, flush=True)
+    print(
+        f"seed {seed}: python -m tests.soak --minutes {arguments.minutes:g} --seed {seed}", file=sys.stderr, flush=True
+    )
     return contained(lambda: Supervisor(seed, arguments.minutes * 60).run())
 
 

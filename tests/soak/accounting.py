@@ -170,7 +170,9 @@ def check_queue(plan: Round, sent: list[Sent], got: list[Got], lost: dict[int, i
 
 def check_order(got: list[Got], unwritten: int) -> None:
     """Each taker gets each producer's messages in order, but for those that come back from the dead."""
-    back = np.concatenate([taker.ids[taker.fates != RELEASED] for taker in got if taker.killed] or [np.zeros(0, np.int64)])
+    back = np.concatenate(
+        [taker.ids[taker.fates != RELEASED] for taker in got if taker.killed] or [np.zeros(0, np.int64)]
+    )
     late = []
     for taker in got:
         ids = taker.ids[~np.isin(taker.ids, back)]
@@ -198,7 +200,9 @@ def check_readers(sent: list[Sent], got: list[Got], lost: dict[int, int]) -> Non
             )
             owed = int(taker.before[one.number]) + 1
             if len(numbers):
-                demand(numbers[0] <= owed, f"reader {taker.number} was owed {one.number}:{owed}, got {numbers[0]} first")
+                demand(
+                    numbers[0] <= owed, f"reader {taker.number} was owed {one.number}:{owed}, got {numbers[0]} first"
+                )
             if taker.drained and one.done >= owed:
                 demand(
                     len(numbers) and numbers[-1] >= one.done,

@@ -80,8 +80,10 @@ def produce(stage: Stage, actor: Actor) -> None:
             identity = actor.number << 32 | (ABORTED | aborted + 1 if abort else number + 1)
             row[INTENT] = identity
             row[LOOKS] += 1
+            # Without a limit too: takers are there until producers have left.
+            wish = {"tag": identity, "timeout": draw.choice([WAIT_S, WAIT_S, None])}
             try:
-                publish(stage, ring, row, draw, identity, abort)
+                publish(stage, ring, row, wish, identity, abort)
             except Full:
                 row[PHASE] = IDLE
                 continue
@@ -100,16 +102,16 @@ class _Abort(Exception):
     pass
 
 
-def _publish_frame(stage: Stage, ring: RingBuffer, row: Any, draw: random.Random, identity: int, abort: bool) -> None:
+def _publish_frame(stage: Stage, ring: RingBuffer, row: Any, wish: dict, identity: int, abort: bool) -> None:
     payload = stage.payload
-    if not abort and draw.random() < 0.5:
+    if not abort and identity % 2:
         tree = payload.tree(identity, payload.data(identity).copy())
         row[PHASE] = PUTTING
-        ring.put(tree, tag=identity, timeout=WAIT_S)
+        ring.put(tree, **wish)
         return
     row[PHASE] = CLAIMING
     try:
-        with ring.reserve(tag=identity, timeout=WAIT_S) as slot:
+        with ring.reserve(**wish) as slot:
             row[PHASE] = WRITING
             slot.value = payload.tree(identity, slot.empty(payload.length(identity), "u1"))
             if abort:
@@ -120,10 +122,10 @@ def _publish_frame(stage: Stage, ring: RingBuffer, row: Any, draw: random.Random
         pass
 
 
-def _publish_raw(stage: Stage, ring: RingBuffer, row: Any, draw: random.Random, identity: int, abort: bool) -> None:
-    ring._write_only(tag=identity)
+def _publish_raw(stage: Stage, ring: RingBuffer, row: Any, wish: dict, identity: int, abort: bool) -> None:
+    ring._write_only(**wish)
     row[PHASE] = CLAIMING
-    claim = ring._core.claim(tag=identity, timeout=WAIT_S)
+    claim = ring._core.claim(**wish)
     row[PHASE] = WRITING
     nbytes = stage.payload.write(claim, identity)
     if abort:
@@ -174,7 +176,7 @@ def take(stage: Stage, actor: Actor, receipts: Receipts) -> None:
         row[PHASE] = TAKING
         row[LOOKS] += 1
         try:
-            message = get(timeout=_patience(row, draw))
+            message = get(timeout=_patience(stage, row, draw))
         except Empty:
             row[PHASE] = HOLDING
             if row[REST]:
@@ -201,9 +203,11 @@ def take(stage: Stage, actor: Actor, receipts: Receipts) -> None:
     row[PHASE] = DRAINED if finished else IDLE
 
 
-def _patience(row: Any, draw: random.Random) -> float:
+def _patience(stage: Stage, row: Any, draw: random.Random) -> float | None:
     if row[REST]:
         return REST_S
+    if stage.plan.ending == "finish" and draw.random() < 0.3:
+        return None  # the end of the ring will end it
     return 0.0 if draw.random() < 0.1 else WAIT_S
 
 

@@ -108,9 +108,7 @@ class Arena:
         if now != before:
             fds = {name: os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _there(name)}
             raise Failure(f"not as before the round: {now} instead of {before}; descriptors {fds}")
-        self.growth.sample(
-            memory_kib=census.memory_kib(), descriptors=now.descriptors, processes=now.children
-        )
+        self.growth.sample(memory_kib=census.memory_kib(), descriptors=now.descriptors, processes=now.children)
 
     def _failure(self, error: BaseException) -> str:
         text = f"{self.name}, round {self.board['rounds']}: "

@@ -2,9 +2,9 @@
 
     python -m tests.soak.control --over multiprocessing --kills 300
 
-Producers and consumers put and get in tight loops; one of them is killed at a random moment and replaced, again and again. After each
-kill messages must go on: starting, killing, burying and the clock of a stall are those of the soak (troupe.py,
-progress.py, journal.py). A queue whose lock or pipe the dead one has taken along moves nothing any more.
+Producers and consumers put and get in tight loops; one of them is killed at a random moment and replaced, again and
+again. After each kill messages must go on: starting, killing, burying and the clock of a stall are those of the soak
+(troupe.py, progress.py, journal.py). A queue whose lock or pipe the dead one has taken along moves nothing any more.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def kill_until_it_hangs(adapter: Adapter, seed: int, most_kills: int, within_s: 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.control", description=__doc__.splitlines()[0])
     parser.add_argument("--over", choices=QUEUES, required=True)
-    parser.add_argument("--kills", type=int, default=300, help="at most (300); 0: see that it works while nobody is killed")
+    parser.add_argument(
+        "--kills", type=int, default=300, help="at most (300); 0: see that it works while nobody is killed"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="at most (60)")
     parser.add_argument("--seed", type=int, default=None)
     arguments = parser.parse_args()

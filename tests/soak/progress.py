@@ -30,23 +30,23 @@ class Stall:
 
 
 class AfterKill:
-    """How long after a kill it took until so many more messages had moved; the longest of all kills."""
+    """How long after a kill it took until so many more messages had moved; the longest of all kills, by the same clock."""
 
     def __init__(self, messages: int):
         self.messages = messages
         self.longest_s = 0.0
+        self._looked = time.monotonic()
+        self._seconds = 0.0
         self._open: list[tuple[float, int]] = []
 
     def kill(self, count: int) -> None:
-        self._open.append((time.monotonic(), count + self.messages))
+        self._open.append((self._seconds, count + self.messages))
 
-    def excuse(self) -> None:
-        """Something else holds up the ring."""
-        self._open.clear()
-
-    def look(self, count: int) -> None:
+    def look(self, count: int, *, excused: bool = False) -> None:
+        """excused: something else holds the others up, too."""
         now = time.monotonic()
-        for since, target in self._open:
-            if count >= target:
-                self.longest_s = max(self.longest_s, now - since)
-        self._open = [(since, target) for since, target in self._open if count < target]
+        self._seconds += min(now - self._looked, LOOK_S)
+        self._looked = now
+        over = [since for since, target in self._open if count >= target]
+        self.longest_s = max([self.longest_s, *(self._seconds - since for since in over)])
+        self._open = [] if excused else [(since, target) for since, target in self._open if count < target]

@@ -46,7 +46,12 @@ class LiveLine:
             f"{sum(map(census.pss_kib, family)) >> 10} MiB PSS  {sum(map(census.descriptors, family))} fds  "
             f"{len(family)} processes"
         )
-        print(f"\r\033[K{text}" if self._terminal else text, end="" if self._terminal else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{text}" if self._terminal else text,
+            end="" if self._terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def print_result(supervisor: Supervisor, growths: dict[str, Any]) -> None:
@@ -61,7 +66,8 @@ def print_result(supervisor: Supervisor, growths: dict[str, Any]) -> None:
     sys.stderr.flush()
 
     columns = ["rounds", "messages", "batches", *KILLS, "stops", "losses", "died", "stall_ms"]
-    heads = [name.replace("kills_", "killed ").replace("stall_ms", "max stall ms").replace("died", "WorkerDied") for name in columns]
+    words = {"died": "WorkerDied", "stall_ms": "max stall ms"}
+    heads = [words.get(name, name.replace("kills_", "killed ")) for name in columns]
     rows = [[post.arena.name, *(post.board[name] for name in columns)] for post in posts]
     rows.append(["all", *(total(posts, name) for name in columns)])
     print(f"\nseed {supervisor.seed}, {elapsed:.0f} s{', interrupted' if supervisor.interrupted else ''}\n")
@@ -92,4 +98,5 @@ def _table(heads: list[str], rows: list[list[Any]]) -> None:
     cells = [[str(cell) for cell in row] for row in [heads, *rows]]
     widths = [max(map(len, column)) for column in zip(*cells)]
     for row in cells:
-        print("  " + "  ".join(cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))))
+        numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
+        print("  ".join(["", row[0].ljust(widths[0]), *numbers]))

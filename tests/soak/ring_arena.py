@@ -168,9 +168,7 @@ class Game:
         self.board["messages"] += moved - self._counted
         self._counted = moved
         stopped = self.troupe.any_stopped
-        self.after_kill.look(moved)
-        if stopped:
-            self.after_kill.excuse()
+        self.after_kill.look(moved, excused=stopped)
         if self.stall.look(moved, excused=stopped) > DEADLINE_S:
             raise Failure(f"nothing has moved for {DEADLINE_S} s, and nobody is stopped")
         for actor in self.troupe.alive:
