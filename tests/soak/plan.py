@@ -62,7 +62,6 @@ def plan_round(kind: str, seed: str, seconds: float) -> Round:
     named = draw.random() < 0.5
     slots = draw.choice([1, 2, 3, 4, 8, 16]) if kind != "broadcast" else draw.choice([2, 3, 4, 8, 16])
     producers, takers = draw.randint(1, 3), draw.randint(1, 3)
-    sharing = 1 if mode == "broadcast" else takers
     length = seconds * draw.uniform(0.5, 1.0)
     roles = [("producer", place) for place in range(producers)]
     roles += [("reader" if mode == "broadcast" else "consumer", place) for place in range(takers)]
@@ -78,7 +77,7 @@ def plan_round(kind: str, seed: str, seconds: float) -> Round:
         data_bytes=draw.choice([64, 1000, PAGE, 20_000, 100_000]),
         producers=producers,
         takers=takers,
-        hold=min(4, max(0, slots - 1) // sharing),  # whoever holds all slots would wait for himself
+        hold=min(4, (slots - 1) // takers),  # who together hold all slots would wait for each other
         ending=draw.choice(["finish", "drain"]),
         leftover=named and draw.random() < 0.3,
         steps=tuple(sorted(_steps(draw, roles, length))),

@@ -62,7 +62,10 @@ def print_result(supervisor: Supervisor, growths: dict[str, Any]) -> None:
     for failure in supervisor.failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)
     if supervisor.failures:
-        print(f"\nrepeat with: python -m tests.soak --seed {supervisor.seed}", file=sys.stderr)
+        print(
+            f"\nrepeat with: python -m tests.soak --minutes {supervisor.seconds / 60:g} --seed {supervisor.seed}",
+            file=sys.stderr,
+        )
     sys.stderr.flush()
 
     columns = ["rounds", "messages", "batches", *KILLS, "stops", "losses", "died", "stall_ms"]

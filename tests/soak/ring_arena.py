@@ -20,7 +20,8 @@ from .progress import AfterKill, Stall
 from .troupe import Actor, Troupe
 
 ROUND_S = 4.0
-DEADLINE_S = 6.0  # of a stall, and of any one call that has a timeout of its own
+STALLED_S = 3.0  # nothing has moved: what is held by the dead comes back in 0.1 s, whoever looks after it may die too
+DEADLINE_S = 6.0  # for an actor to end, or to come back from a call
 LOOK_S = 0.003
 SEGMENT_BYTES = 1 << 18  # of a failed ring, to be looked at: its header, rows, slot words
 
@@ -102,12 +103,10 @@ class Game:
                 self._cast(actor.role, actor.place)
             self._look()
             time.sleep(LOOK_S)
+        self._demand_progress()
 
     def come_to_rest(self) -> None:
         """No more faults; producers leave, and takers when all is taken."""
-        for actor in self.troupe.alive:
-            if actor.stopped:
-                self.troupe.go_on(actor)
         self._send_home("producer", LEAVE)
         if self.plan.ending == "finish":
             self.ring.finish()
@@ -162,6 +161,18 @@ class Game:
             actor.killed = actor.status < 0  # or it had left by itself a moment before
         return over
 
+    def _demand_progress(self) -> None:
+        """When all goes on that was stopped, messages must go once round the ring."""
+        for actor in self.troupe.alive:
+            if actor.stopped:
+                self.troupe.go_on(actor)
+        target = self.rows.total(len(self.troupe.actors)) + self.plan.slots + 1
+        while self.rows.total(len(self.troupe.actors)) < target:
+            for actor in self._bury():
+                self._cast(actor.role, actor.place)
+            self._look()
+            time.sleep(LOOK_S)
+
     def _look(self) -> None:
         moved = self.rows.total(len(self.troupe.actors))
         self.board["beat"] += 1
@@ -169,12 +180,12 @@ class Game:
         self._counted = moved
         stopped = self.troupe.any_stopped
         self.after_kill.look(moved, excused=stopped)
-        if self.stall.look(moved, excused=stopped) > DEADLINE_S:
-            raise Failure(f"nothing has moved for {DEADLINE_S} s, and nobody is stopped")
+        if self.stall.look(moved, excused=stopped) > STALLED_S:
+            raise Failure(f"nothing has moved for {STALLED_S} s, and nobody is stopped")
         for actor in self.troupe.alive:
             calls = self.calls.setdefault(actor.number, Stall())
             if calls.look(self.rows.row(actor.number)[LOOKS], excused=stopped) > DEADLINE_S:
-                raise Failure(f"{actor} is blocked for {DEADLINE_S} s in a call that should have timed out")
+                raise Failure(f"{actor} is blocked for {DEADLINE_S} s in one call, while others go on")
         self._read_losses()
 
     def _read_losses(self) -> None:
