@@ -45,6 +45,13 @@ def ring_mappings(pid: int | str) -> list[str]:
     return [line for line in lines if "/memfd:ringbuf" in line or f"{SHM}/{PREFIX}" in line]
 
 
+def ring_inodes(pid: int) -> set[str]:
+    """Which segments it has mapped."""
+    with contextlib.suppress(OSError):
+        return {line.split()[4] for line in ring_mappings(pid)}
+    return set()
+
+
 def names_of_rings() -> set[str]:
     return {path.name for path in SHM.glob(PREFIX + "*")}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ringbuf import BatchTimeout, Closed, RingLoader, WorkerDied
 
+from . import census
 from .arena import Arena, Board, Failure
 from .journal import Words
 from .loader_data import Planned, Samples, Streams, check
@@ -210,6 +211,7 @@ class LoaderArena(Arena):
             main = troupe.start("main", 0, load)
             watched = self._watch(pids, plan.workers, main.pid)
             time.sleep(plan.kill_main_s)
+            segments = census.ring_inodes(main.pid)
             troupe.kill(main)
             began = time.monotonic()
             while not troupe.bury():
@@ -218,6 +220,9 @@ class LoaderArena(Arena):
                 raise Failure(f"the main process ended by itself: {main}")
             self.board["kills_main"] += 1
             self._demand_gone(watched, began)
+            mapped = {pid: census.ring_inodes(pid) & segments for pid in census.parents()}
+            if any(mapped.values()):
+                raise Failure(f"memory of the killed process is still mapped: {mapped}")
         finally:
             troupe.end()
             pids.close()
