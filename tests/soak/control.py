@@ -3,7 +3,7 @@
     python -m tests.soak.control --over multiprocessing --kills 300
 
 Producers and consumers put and get in tight loops; one of them is killed at a random moment and replaced, again and
-again. After each kill messages must go on: starting, killing, burying and the clock of a stall are those of the soak
+again. After each kill the survivors must go on: starting, killing, burying and the clock of a stall are those of the soak
 (troupe.py, progress.py, journal.py). A queue whose lock or pipe the dead one has taken along moves nothing any more.
 """
 
@@ -23,7 +23,7 @@ from .progress import Stall
 from .sandbox import contained
 from .troupe import Actor, Troupe
 
-SLOTS = 8
+SLOTS = 4
 MESSAGE = bytes(range(256)) * 64
 WAIT_S = 0.2
 HANGS_S = 3.0  # nothing has moved for so long although producers and consumers live: ours may be held up for 1 s
@@ -127,8 +127,8 @@ def kill_until_it_hangs(adapter: Adapter, seed: int, most_kills: int, within_s: 
             kills, killed = kills + 1, victim.role
             while not troupe.bury():
                 time.sleep(0.0002)
+            hung = not goes_on(AFTER_KILL)  # the survivors, one of each kind at least
             cast(victim.role, victim.place)
-            hung = not goes_on(AFTER_KILL)
         if over := troupe.bury():
             raise AssertionError(f"ended by itself: {over}")
         return Outcome(kills, hung, rows.total(len(troupe.actors)), killed)

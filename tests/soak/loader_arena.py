@@ -46,11 +46,15 @@ class LoaderArena(Arena):
             self._kill_main(plan)
             return
         kept = Kept(self._draw, plan, self._dataset(plan).size)
-        with self._loader(plan) as loader:
-            for at, one in enumerate(plan.passes):
-                self._at = f"pass {at}"
-                if not self._run_pass(loader, plan, one, kept):
-                    break
+        log = Words(1 + plan.workers)
+        try:
+            with self._loader(plan, log.at if plan.method == "fork" else None) as loader:
+                for at, one in enumerate(plan.passes):
+                    self._at = f"pass {at}"
+                    if not self._run_pass(loader, plan, one, kept, at + 1):
+                        break
+        finally:
+            log.close()
         while kept.batches:
             kept.let_go()
 
@@ -59,18 +63,18 @@ class LoaderArena(Arena):
 
     # ---- a pass
 
-    def _dataset(self, plan: LoaderRound) -> Any:
+    def _dataset(self, plan: LoaderRound, log: Any = None) -> Any:
         length = plan.batches * plan.batch_size
         if plan.iterable:
             return Streams(length, plan.sample_bytes)
-        return Samples(length, plan.sample_bytes, plan.grow_every, plan.failing)
+        return Samples(length, plan.sample_bytes, plan.grow_every, plan.failing, plan.batch_size, log)
 
-    def _loader(self, plan: LoaderRound) -> RingLoader:
+    def _loader(self, plan: LoaderRound, log: Any = None) -> RingLoader:
         import warnings
 
         warnings.simplefilter("ignore")  # of batches that are kept, and of more workers than cores
         return RingLoader(
-            self._dataset(plan),
+            self._dataset(plan, log),
             plan.batch_size,
             num_workers=plan.workers,
             multiprocessing_context=plan.method,
@@ -80,9 +84,11 @@ class LoaderArena(Arena):
             timeout=plan.timeout,
         )
 
-    def _run_pass(self, loader: RingLoader, plan: LoaderRound, one: Pass, kept: Kept) -> bool:
+    def _run_pass(self, loader: RingLoader, plan: LoaderRound, one: Pass, kept: Kept, order: int) -> bool:
         """Returns whether the loader is still open."""
         iterator = iter(loader)
+        if not plan.iterable:
+            loader.dataset.begin(order)
         workers = [os.pidfd_open(worker.pid) for worker in iterator._workers]
         got, failed, died = [], [], None
         villain = Villain(workers, self.board)
@@ -120,6 +126,8 @@ class LoaderArena(Arena):
                 os.close(worker)
         if died:
             self.board["died"] += 1
+            if plan.in_order and not plan.iterable:
+                self._demand_finished(plan, loader.dataset, got, order)
         cut = number in (one.break_at, one.close_at)
         self._account(plan, got, failed, died, villain, complete=not cut and died is None)
         return number != one.close_at
@@ -179,6 +187,16 @@ class LoaderArena(Arena):
             raise Failure(f"a pass that was broken off gave {got}, with gaps")
         elif any(batch not in good for batch in got):
             raise Failure(f"not batches of this sampler: {[batch for batch in got if batch not in good]}")
+
+    @staticmethod
+    def _demand_finished(plan: LoaderRound, dataset: Samples, got: list[list[int]], order: int) -> None:
+        """Before a death is raised, all that was finished is handed out. A worker that is at a batch has finished those before
+        it, which in order are every n-th."""
+        for number in range(plan.batches):
+            batch = list(range(number * plan.batch_size, (number + 1) * plan.batch_size))
+            finished = number < dataset.finished_before(number % plan.workers, order)
+            if finished and batch not in got and not plan.failing & set(batch):
+                raise Failure(f"WorkerDied came before the batch {batch}, which was finished; received {got}")
 
     def _account_for_streams(self, plan: LoaderRound, got: list[list[int]], complete: bool) -> None:
         flat = [index for batch in got for index in batch]

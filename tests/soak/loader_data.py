@@ -28,10 +28,22 @@ def sample(index: int, nbytes: int) -> dict[str, Any]:
 
 
 class Samples:
-    """By index. Batches grow where `grow` is set: every so many samples their data becomes longer."""
+    """By index. Batches grow where `grow_every` is set: every so many samples their data becomes longer.
 
-    def __init__(self, length: int, nbytes: int, grow_every: int = 0, failing: frozenset[int] = frozenset()):
+    log: words shared with the main process, or None: which batch each worker is at, see `begin`.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        nbytes: int,
+        grow_every: int = 0,
+        failing: frozenset[int] = frozenset(),
+        batch_size: int = 1,
+        log: Any = None,
+    ):
         self.length, self.nbytes, self.grow_every, self.failing = length, nbytes, grow_every, failing
+        self.batch_size, self.log = batch_size, log
 
     def __len__(self) -> int:
         return self.length
@@ -40,7 +52,19 @@ class Samples:
         steps = index // self.grow_every if self.grow_every else 0
         return min(self.nbytes << min(steps, 8), 1 << 18)
 
+    def begin(self, number: int) -> None:
+        """In the main process, when nothing of an earlier pass is under way any more."""
+        if self.log is not None:
+            self.log[0] = number
+
+    def finished_before(self, worker: int, number: int) -> int:
+        """The batch that a worker was at: those before it, as far as they are this worker's, were finished."""
+        entry = 0 if self.log is None else self.log[1 + worker]
+        return entry & 0xFFFFFFFF if entry >> 32 == number else 0
+
     def __getitem__(self, index: int) -> dict[str, Any]:
+        if self.log is not None:
+            self.log[1 + get_worker_info().id] = self.log[0] << 32 | index // self.batch_size
         if index in self.failing:
             raise Planned(index)
         return sample(index, self.size(index))

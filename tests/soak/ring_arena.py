@@ -73,6 +73,7 @@ class Game:
         self.after_kill = AfterKill(plan.slots + 1)
         self.described = ""
         self._counted = 0
+        self._vacant: list[tuple[Actor, int]] = []
 
     def __enter__(self) -> Game:
         return self
@@ -99,8 +100,7 @@ class Game:
         while (now := time.monotonic() - began) < plan.seconds and not self.board["told"]:
             while steps and steps[0].at_s <= now and len(self.troupe.actors) < ROWS - 8:
                 self._do(steps.popleft())
-            for actor in self._bury():
-                self._cast(actor.role, actor.place)
+            self._replace()
             self._look()
             time.sleep(LOOK_S)
         self._demand_progress()
@@ -168,10 +168,23 @@ class Game:
                 self.troupe.go_on(actor)
         target = self.rows.total(len(self.troupe.actors)) + self.plan.slots + 1
         while self.rows.total(len(self.troupe.actors)) < target:
-            for actor in self._bury():
-                self._cast(actor.role, actor.place)
+            self._replace()
             self._look()
             time.sleep(LOOK_S)
+
+    def _replace(self) -> None:
+        """Put somebody in the place of whoever is over: every other time at once, who may then find the dead as he joins; else
+        not before the survivors, left to themselves, have moved messages once round the ring."""
+        moved = self.rows.total(len(self.troupe.actors))
+        self._vacant += [(actor, moved + (self.plan.slots + 1) * (actor.number % 2)) for actor in self._bury()]
+        roles = {actor.role for actor in self.troupe.alive if not actor.killed}
+        waiting = []
+        for actor, target in self._vacant:
+            if moved >= target or len(roles) < 2:
+                self._cast(actor.role, actor.place)
+            else:
+                waiting.append((actor, target))
+        self._vacant = waiting
 
     def _look(self) -> None:
         moved = self.rows.total(len(self.troupe.actors))
