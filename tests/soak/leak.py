@@ -14,7 +14,7 @@ import time
 
 RISE_KIB = 1024  # of the memory of one process that lives as long as the run
 WARM_UP = 0.25  # the first part of the run that does not count: modules load, pools fill
-FEWEST = 8  # samples, below which a line says nothing
+FEWEST = 5  # samples, below which a line says nothing
 
 
 class Line:

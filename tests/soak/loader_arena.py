@@ -17,7 +17,7 @@ from ringbuf import BatchTimeout, Closed, RingLoader, WorkerDied
 from . import census
 from .arena import Arena, Board, Failure
 from .journal import Words
-from .loader_data import Planned, Samples, Streams, check
+from .loader_data import Planned, Samples, Streams, Stuck, check
 from .loader_plan import Fault, LoaderRound, Pass, plan_loader_round
 from .troupe import Troupe
 
@@ -48,7 +48,8 @@ class LoaderArena(Arena):
         kept = Kept(self._draw, plan, self._dataset(plan).size)
         log = Words(1 + plan.workers)
         try:
-            with self._loader(plan, log.at if plan.method == "fork" else None) as loader:
+            dataset = self._dataset(plan, log.at if plan.method == "fork" else None)
+            with self._loader(plan, dataset) as loader:
                 for at, one in enumerate(plan.passes):
                     self._at = f"pass {at}"
                     if not self._run_pass(loader, plan, one, kept, at + 1):
@@ -69,12 +70,12 @@ class LoaderArena(Arena):
             return Streams(length, plan.sample_bytes)
         return Samples(length, plan.sample_bytes, plan.grow_every, plan.failing, plan.batch_size, log)
 
-    def _loader(self, plan: LoaderRound, log: Any = None) -> RingLoader:
+    def _loader(self, plan: LoaderRound, dataset: Any) -> RingLoader:
         import warnings
 
         warnings.simplefilter("ignore")  # of batches that are kept, and of more workers than cores
         return RingLoader(
-            self._dataset(plan, log),
+            dataset,
             plan.batch_size,
             num_workers=plan.workers,
             multiprocessing_context=plan.method,
@@ -215,8 +216,11 @@ class LoaderArena(Arena):
 
         def load(_: Any) -> None:
             endless = plan._replace(batches=10**9 // plan.batch_size, failing=frozenset(), timeout=0)
-            kept = Kept(self._draw, endless, self._dataset(endless).size)
-            iterator = iter(self._loader(endless))
+            dataset = self._dataset(endless)
+            if self._draw.random() < 0.5 and not plan.iterable:
+                dataset = Stuck(dataset.length, plan.sample_bytes, batch_size=plan.batch_size)
+            kept = Kept(self._draw, endless, dataset.size)
+            iterator = iter(self._loader(endless, dataset))
             for at, worker in enumerate(iterator._workers):
                 pids.at[at] = worker.pid
             for batch in iterator:

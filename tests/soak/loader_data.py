@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from typing import Any
 
@@ -68,6 +69,15 @@ class Samples:
         if index in self.failing:
             raise Planned(index)
         return sample(index, self.size(index))
+
+
+class Stuck(Samples):
+    """Comes to a sample that takes for ever: only the kernel gets a worker out of there."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index >= self.batch_size:
+            time.sleep(3600)
+        return super().__getitem__(index)
 
 
 class Streams:
