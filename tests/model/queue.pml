@@ -91,6 +91,12 @@ byte died_slot[KILLS], died_tag[KILLS], logged[KILLS];
 #endif
 hidden byte x, y;            /* of use within one step only */
 
+/* What must hold; the names are what a failing run prints. */
+hidden byte still_ours, untorn, committed_once, gone_once, committed_and_not_gone, in_order, honest_is_not_damage;
+hidden byte it_is_a_loss, tag_is_true, each_committed_is_gone, every_slot_is_free, every_row_is_vacant, each_loss_counted_once;
+hidden byte each_loss_listed, nothing_left_with_the_dead;
+#define DEMAND(name, condition) name = (condition); assert(name)
+
 #define BIT(n) (1 << (n))
 
 /* One step; or death before it. */
@@ -142,7 +148,7 @@ inline die()
 	:: x < SLOTS ->
 		IF(row != NONE && STATE(word[x]) == WRITING && WHO(word[x]) == row + 1,
 			died_word[deaths] = word[x]; died_slot[deaths] = x;
-			died_tag[deaths] = (claimed[x] == word[x] -> tag[x] : UNKNOWN); deaths++);
+			died_tag[deaths] = (tagged -> message + 1 : UNKNOWN); deaths++);
 		x++
 	:: else -> break
 	od;
@@ -181,7 +187,11 @@ inline join()
 			if
 			:: !w -> p++
 			:: else ->
+#ifdef JOIN_BLIND /* mutant: does not look again once it has the lock */
+				w = 0;
+#else
 				STEP(w = joined[p]);                            /* join:B */
+#endif
 				if
 				:: w -> STEP(lock[p] = 0); p++
 				:: else -> STEP(joined[p] = true; row = p); break   /* join:D */
@@ -213,10 +223,10 @@ inline log_loss()
 	x = 0;
 	do
 	:: x < deaths -> IF(died_word[x] == grave_word[p] && died_slot[x] == grave_slot[p], y = 1; logged[x] = 1;
-				assert(grave_tag[p] == died_tag[x])); x++
+				DEMAND(tag_is_true, grave_tag[p] == died_tag[x])); x++
 	:: else -> break
 	od;
-	assert(y) /* a loss that is none */
+	DEMAND(it_is_a_loss, y)
 }
 
 inline finish_burial()
@@ -277,7 +287,7 @@ inline hand_on(i)
 		IF(me >= PRODUCERS + CONSUMERS || me < PRODUCERS || MORTAL & BIT(me), handed_on = handed_on | BIT(data[i]))
 #else
 		word[i] = WORD(FREE, 0, tickets); tickets++;
-		assert(!(gone & BIT(data[i]))); gone = gone | BIT(data[i])
+		DEMAND(gone_once, !(gone & BIT(data[i]))); gone = gone | BIT(data[i])
 #endif
 	))
 }
@@ -345,13 +355,13 @@ inline recover_dead() { returned = 0 }
 
 inline back_out()
 {
-	STEP(assert(word[best] == found); word[best] = WORD(FREE, 0,            /* fresh_free:A, abort:A */
+	STEP(DEMAND(still_ours, word[best] == found); word[best] = WORD(FREE, 0, /* fresh_free:A, abort:A */
 #ifdef STALE_FREE /* mutant: an abort leaves the slot's old ticket */
 		SEQ(found)));
 #else
 		tickets); tickets++);
 #endif
-	best = NONE; found = 0
+	best = NONE; found = 0; tagged = 0
 }
 
 /* Leaves best: the slot, and found: our word there; or best == NONE: finished. */
@@ -395,7 +405,7 @@ inline claim()
 			STEP(w = (word[best] == found);                         /* claim:C */
 				IF(w,
 					IF(STATE(found) == READY,
-						assert(!(gone & BIT(data[best]))); gone = gone | BIT(data[best]);
+						DEMAND(gone_once, !(gone & BIT(data[best]))); gone = gone | BIT(data[best]);
 						forget(data[best]));
 					found = WORD(WRITING, row + 1, SEQ(found)); word[best] = found));
 #endif
@@ -405,7 +415,7 @@ inline claim()
 				w = 0;
 #if KILLS
 				STEP(tag[best] = message + 1);                  /* claim:F, claim:G */
-				STEP(claimed[best] = found);                    /* claim:H */
+				STEP(claimed[best] = found; tagged = 1);        /* claim:H */
 #endif
 #if defined(ANY_END) && !defined(NO_SECOND_LOOK) /* mutant: does not ask after its word */
 				STEP(w = finished);                             /* finished:A */
@@ -425,9 +435,10 @@ inline commit()
 {
 	STEP(data[best] = message);                                             /* the payload */
 	STEP(ticket = tickets; tickets++);                                      /* commit:A */
-	STEP(assert(word[best] == found); assert(data[best] == message);        /* commit:C */
+	STEP(DEMAND(still_ours, word[best] == found); DEMAND(untorn, data[best] == message); /* commit:C */
+		tagged = 0;
 		word[best] = WORD(READY, 0, ticket);
-		assert(!(committed & BIT(message))); committed = committed | BIT(message));
+		DEMAND(committed_once, !(committed & BIT(message))); committed = committed | BIT(message));
 	best = NONE; found = 0; ticket = 0
 }
 
@@ -435,7 +446,7 @@ proctype producer(byte me)
 {
 	byte row = (STARTS_LATE(me) -> NONE : me), best = NONE, message = me * MESSAGES, ticket, p;
 	short found, w;
-	bit returned;
+	bit returned, tagged;
 
 	if
 	:: row == NONE -> join()
@@ -495,11 +506,15 @@ inline take()
 		if
 		:: best == NONE && beyond == NONE -> break
 		:: best == NONE && beyond != NONE ->
+#ifdef OLD_HORIZON /* mutant: goes by the horizon before the scan */
+			STEP(w = (SEQ(beyond_word) < horizon));
+#else
 			STEP(w = (SEQ(beyond_word) < tickets));                 /* future:A */
+#endif
 			if
 			:: !w ->
 #ifndef DAMAGE
-				assert(false); /* an honest message taken for damage */
+				STEP(DEMAND(honest_is_not_damage, false));
 #endif
 				STEP(IF(word[beyond] == beyond_word, word[beyond] = WORD(FREE, 0, tickets); tickets++)) /* future:B */
 			:: else
@@ -509,8 +524,8 @@ inline take()
 			STEP(w = (word[best] == found);                         /* take:C */
 				IF(w,
 					y = data[best];
-					assert(committed & BIT(y) && !(gone & BIT(y)));
-					assert(!ANY_SLOT(OLDER_READY)); /* order */
+					DEMAND(committed_and_not_gone, committed & BIT(y) && !(gone & BIT(y)));
+					DEMAND(in_order, !ANY_SLOT(OLDER_READY));
 					taken = taken | BIT(y);
 					forget(y);
 					found = WORD(READING, row + 1, SEQ(found)); word[best] = found));
@@ -527,9 +542,9 @@ inline take()
 
 inline release()
 {
-	STEP(assert(word[best] == found); assert(data[best] == message);        /* release:A */
+	STEP(DEMAND(still_ours, word[best] == found); DEMAND(untorn, data[best] == message); /* release:A */
 		word[best] = WORD(FREE, 0, SEQ(found));
-		assert(!(gone & BIT(message))); gone = gone | BIT(message));
+		DEMAND(gone_once, !(gone & BIT(message))); gone = gone | BIT(message));
 	best = NONE; found = 0; message = 0
 }
 
@@ -538,6 +553,11 @@ inline release()
 	:: drained -> STEP(IF(STATE(word[i]) == WRITING || STATE(word[i]) == READY, drained = 0)) /* drained:A */ \
 	:: else \
 	fi
+
+/* Only where nobody else may be reaping. */
+#define WITH_THE_DEAD(i) (STATE(word[i]) == READING && joined[WHO(word[i]) - 1] && lock[WHO(word[i]) - 1] == 0)
+#define note_left_with_the_dead(i) IF(WITH_THE_DEAD(i), left_with_the_dead = left_with_the_dead | BIT(i))
+#define is_still_there(i) DEMAND(nothing_left_with_the_dead, !(left_with_the_dead & BIT(i) && WITH_THE_DEAD(i)))
 
 /* Leaves drained. */
 inline is_drained()
@@ -550,7 +570,7 @@ inline is_drained()
 	:: else
 	fi
 #else
-	STEP(drained = finished);                                               /* finished:A */
+	STEP(drained = finished; left_with_the_dead = 0; EACH_SLOT(note_left_with_the_dead)); /* finished:A */
 	if
 	:: drained -> EACH_SLOT(find_undrained)
 	:: else
@@ -562,7 +582,8 @@ proctype consumer(byte me)
 {
 	byte row = (STARTS_LATE(me) -> NONE : me), best = NONE, beyond = NONE, message, horizon, p;
 	short found, beyond_word, w;
-	bit drained, returned;
+	byte left_with_the_dead; /* what really is; no step decides by it */
+	bit drained, returned, tagged; /* this one writes nothing */
 
 	if
 	:: row == NONE -> join()
@@ -578,10 +599,12 @@ proctype consumer(byte me)
 			is_drained();
 			if
 			:: drained ->
+#ifndef NO_LAST_REAP /* mutant: ends without a look for the dead */
 				recover_dead();
+#endif
 				if
 				:: returned -> skip
-				:: else -> break /* -EPIPE */
+				:: else -> STEP(EACH_SLOT(is_still_there)); break /* -EPIPE */
 				fi
 			:: else ->
 				/* until there is something to take, or nothing can come any more */
@@ -589,9 +612,9 @@ proctype consumer(byte me)
 				recover_dead()
 			fi
 		fi;
-		drained = 0; returned = 0
+		drained = 0; returned = 0; left_with_the_dead = 0
 	od;
-	drained = 0;
+	drained = 0; left_with_the_dead = 0;
 #if KILLS
 	leave();
 #endif
@@ -606,9 +629,10 @@ dead:	skip
 #if REAPERS
 proctype reaper(byte me)
 {
-	byte row = me, p;
+	byte row = me - LATE, p;
 	short w;
-	bit returned;
+	bit returned, tagged;
+	byte message;
 
 	do
 #ifdef NO_LOCK
@@ -625,7 +649,7 @@ dead:	skip
 }
 #endif
 
-#define is_free(i) assert(STATE(word[i]) == FREE || \
+#define is_free(i) DEMAND(every_slot_is_free, STATE(word[i]) == FREE || \
 			  (STATE(word[i]) == READY && handed_on & BIT(data[i])))
 #define count_left(i) IF(STATE(word[i]) == READY, gone = gone | BIT(data[i]))
 
@@ -633,7 +657,8 @@ init
 {
 	byte me = ACTORS, row = NONE, p;
 	short w;
-	bit returned;
+	bit returned, tagged;
+	byte message;
 
 	atomic {
 		x = 0;
@@ -675,18 +700,18 @@ init
 	d_step {
 		skip;
 		EACH_SLOT(count_left);
-		assert(gone == committed); /* each once */
+		DEMAND(each_committed_is_gone, gone == committed);
 		EACH_SLOT(is_free);
 #if KILLS
 		y = 0;
 		do
-		:: p < ROWS -> y = y + lost[p]; assert(!joined[p] && lock[p] == 0 && grave_word[p] == 0); p++
+		:: p < ROWS -> y = y + lost[p]; DEMAND(every_row_is_vacant, !joined[p] && lock[p] == 0 && grave_word[p] == 0); p++
 		:: else -> break
 		od;
-		assert(y == deaths); /* each loss counted once */
+		DEMAND(each_loss_counted_once, y == deaths);
 		p = 0;
 		do
-		:: p < deaths -> assert(logged[p]); p++
+		:: p < deaths -> DEMAND(each_loss_listed, logged[p]); p++
 		:: else -> break
 		od;
 		p = 0
