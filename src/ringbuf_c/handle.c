@@ -205,9 +205,10 @@ static int subscribe(struct rb_ring *ring)
 		rb_handle_recover(ring); /* the dead may hold entries, even if no slots */
 		rc = rb_ring_subscribe(&ring->self);
 	}
-	if (rc > 0)
+	/* While we joined, commits could not tell whether we are owed them, and left our bit. */
+	if (rc == 0 && rb_ring_clear_unentitled(&ring->map) > 0)
 		rb_event_notify(&ring->map.control->freed);
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 int rb_handle_enter_as_reader(struct rb_ring *ring)

@@ -85,7 +85,7 @@ struct rb_event {
 };
 
 struct rb_reader {
-	_Atomic uint64_t start;  /* first ticket it is entitled to; UINT64_MAX: none yet */
+	_Atomic uint64_t start;  /* first ticket it is entitled to; 0: still joining, nobody else clears its bits; UINT64_MAX: left */
 	_Atomic uint32_t owner;  /* row plus one; 0: entry not in use */
 	_Atomic uint32_t keeps;  /* not active any more, but messages are in its hands: nobody else clears its bits */
 };

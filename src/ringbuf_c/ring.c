@@ -22,10 +22,10 @@
  * all four are sequentially consistent. So either the claim sees the end and backs out, or the check sees its WRITING.
  *
  * Broadcast (checked exactly in the model): a commit draws its ticket, then reads who is active, then publishes with that
- * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader sets its bit
- * active, then reads its first ticket, writes it, and clears its bit in what is older; until it has written it nobody
- * else clears its bits, for nobody else can know. All sequentially consistent. A reader that stops while it holds messages
- * says so (`keeps`) before its bit turns inactive. From then on its bits are nobody else's to clear;
+ * mask, then looks again and clears the bits of who left or came later than the ticket. A joining reader
+ * sets its bit active, then reads its first ticket; until that stands in `start`, its bits are nobody else's to clear, and
+ * those that it is not owed it clears itself. All sequentially consistent. A reader that stops while
+ * it holds messages says so (`keeps`) before its bit turns inactive. From then on its bits are nobody else's to clear;
  * the sweep at its end, after `keeps` is 0 again, clears those that a late commit has added.
  *
  *   pair                              orders
@@ -197,12 +197,8 @@ static bool entitled(const struct rb_map *map, int b, uint64_t ticket)
 		/* entitled:C seq_cst, pairs with unsubscribe:F: it may be looking at this one. If not, the reader's last
 		 * sweep, which comes after this, clears the bit */
 		return atomic_load_explicit(&map->control->readers[b].keeps, memory_order_seq_cst) != 0;
-	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: infinity while it joins */
-	uint64_t start = atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst);
-
-	/* Who is joining may have read a first ticket that it has not written yet, and take this message as soon as it has:
-	 * only it can tell. Its own sweep, which comes after that, clears the bit if need be. */
-	return start == UINT64_MAX || start <= ticket;
+	/* entitled:B seq_cst, pairs with subscribe:B, subscribe:D: 0 until it has its first ticket, and looks itself */
+	return atomic_load_explicit(&map->control->readers[b].start, memory_order_seq_cst) <= ticket;
 }
 
 static int clear_unentitled(const struct rb_map *map, uint32_t index, uint64_t ticket, uint32_t mask)
@@ -539,8 +535,9 @@ int rb_ring_subscribe(struct rb_self *self)
 							     memory_order_relaxed))
 			continue;
 		RB_CRASH_POINT(subscribe_owned);
-		/* subscribe:B seq_cst, pairs with entitled:B: no message is owed to us before we have a first ticket */
-		atomic_store_explicit(&reader->start, UINT64_MAX, memory_order_seq_cst);
+		/* subscribe:B seq_cst, pairs with entitled:B: until our first ticket stands there, nobody else can tell what we
+		 * are owed: a commit that looks between subscribe:F and subscribe:D may be owed to us, and must not clear our bit */
+		atomic_store_explicit(&reader->start, 0, memory_order_seq_cst);
 		/* subscribe:C seq_cst, pairs with commit:F, entitled:A: active first ... */
 		atomic_fetch_or_explicit(&control->active, 1u << b, memory_order_seq_cst);
 		RB_CRASH_POINT(subscribe_active);

@@ -44,7 +44,8 @@ RB_PRIVATE bool rb_ring_drained(const struct rb_self *self, const struct rb_filt
 /* Messages that a take would find now. */
 RB_PRIVATE int rb_ring_ready(const struct rb_self *self);
 
-/* Broadcast: become a reader. Returns the number of slots that became free; -EUSERS: all entries are in use. */
+/* Broadcast: become a reader. -EUSERS: all entries are in use. Words may carry our bit for messages older than our first
+ * ticket, which commits made while we joined have left: takes clear them, rb_ring_clear_unentitled() does so at once. */
 RB_PRIVATE int rb_ring_subscribe(struct rb_self *self);
 
 /* Broadcast: entry `reader` is owed nothing any more. With `held` it keeps what it has taken and not released.
