@@ -200,6 +200,17 @@ proctype producer(byte me)
 dead:	skip
 }
 
+/* rb_ring_clear_unentitled() */
+#define sweep_bit(entry) \
+	if \
+	:: mask & BIT(entry) -> clear_if_unentitled(slot, ticket, entry) \
+	:: else \
+	fi
+#define sweep_slot(i) \
+	STEP(w = word[i]; IF(STATE(w) == READY, slot = i; mask = WHO(w); ticket = SEQ(w)); w = 0); /* sweep:A */ \
+	EACH_ENTRY(sweep_bit); \
+	slot = 0; mask = 0; ticket = 0
+
 /* ---- reader ---- */
 
 /* Leaves b: our entry, and first: our first ticket. */
@@ -227,8 +238,9 @@ inline subscribe()
 #endif
 	STEP(is_active = is_active | BIT(b));                                         /* subscribe:C */
 	STEP(first = tickets);                                                  /* subscribe:F */
-	STEP(start[b] = first)                                                  /* subscribe:D */
+	STEP(start[b] = first);                                                 /* subscribe:D */
 #endif
+	EACH_SLOT(sweep_slot) /* handle.c, subscribe() */
 }
 
 #ifdef KEEPS_LATE /* mutant: inactive first, then says that it keeps */
@@ -361,7 +373,7 @@ inline release()
 
 proctype reader(byte me; bit resident)
 {
-	byte b, first, best = NONE, ticket, horizon, lives = LIVES;
+	byte b, first, best = NONE, slot, ticket, mask, horizon, lives = LIVES;
 	byte held[SLOTS];                                    /* private to this process, as in handle.c */
 	bit beyond, withdrawn;
 	byte seen[SLOTS], last[PRODUCERS], got, out;         /* what really is in its hands, and was; `out` is handle.c's count */
@@ -426,16 +438,6 @@ dead:	skip
 	:: else \
 	fi; \
 	w = 0
-#define sweep_bit(entry) \
-	if \
-	:: mask & BIT(entry) -> clear_if_unentitled(slot, ticket, entry) \
-	:: else \
-	fi
-#define sweep_slot(i) \
-	STEP(w = word[i]; IF(STATE(w) == READY, slot = i; mask = WHO(w); ticket = SEQ(w)); w = 0); /* sweep:A */ \
-	EACH_ENTRY(sweep_bit); \
-	slot = 0; mask = 0; ticket = 0
-
 #if KILLS
 proctype reaper(byte me)
 {
@@ -456,7 +458,7 @@ begin:
 	:: ended == BIT(ACTORS) - 1 -> break
 	od;
 	goto over;
-dead:	d_step { p = 0; b = 0; slot = 0; ticket = 0; mask = 0; w = 0 }
+dead:	p = 0; b = 0; slot = 0; ticket = 0; mask = 0; w = 0;
 	goto begin; /* the next one */
 over:	skip
 }
