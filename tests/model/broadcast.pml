@@ -343,8 +343,8 @@ inline take()
 			DEMAND(none_older_than_the_first, ticket >= first);
 			DEMAND(in_order, last[x / MESSAGES] <= x);
 			last[x / MESSAGES] = x + 1; seen[best] = x;
-			got = got | BIT(x); out++)
-	:: else
+			got = got | BIT(x); out++); tried = 0
+	:: else -> tried = 1
 	fi;
 	best = NONE; ticket = 0; beyond = 0; horizon = 0
 }
@@ -375,7 +375,7 @@ proctype reader(byte me; bit resident)
 {
 	byte b, first, best = NONE, slot, ticket, mask, horizon, lives = LIVES;
 	byte held[SLOTS];                                    /* private to this process, as in handle.c */
-	bit beyond, withdrawn;
+	bit beyond, withdrawn, tried;
 	byte seen[SLOTS], last[PRODUCERS], got, out;         /* what really is in its hands, and was; `out` is handle.c's count */
 	short w;
 
@@ -388,10 +388,11 @@ proctype reader(byte me; bit resident)
 		:: else -> subscribe()
 		fi;
 		do
-		:: out < 2 && ANY_SLOT(AWAITS) -> take()
+		/* once more after each success, then when there is something */
+		:: out < 2 && (!tried || ANY_SLOT(AWAITS)) -> take()
 		:: out > 0 -> release()
 		/* a stayer leaves when nothing can come any more, and looks once more then */
-		:: me < PRODUCERS + STAYERS && out == 0 && producing == 0 && !ANY_SLOT(IS_WRITING) && !ANY_SLOT(AWAITS) ->
+		:: me < PRODUCERS + STAYERS && out == 0 && tried && producing == 0 && !ANY_SLOT(IS_WRITING) && !ANY_SLOT(AWAITS) ->
 			d_step {
 				x = 0;
 				do
@@ -414,7 +415,7 @@ proctype reader(byte me; bit resident)
 		:: else
 		fi;
 		unsubscribe();
-		b = 0; first = 0; withdrawn = 0; got = 0
+		b = 0; first = 0; withdrawn = 0; got = 0; tried = 0
 	:: else -> break
 	od;
 	b = 0;
