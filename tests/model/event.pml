@@ -1,7 +1,8 @@
 /* The event count of wait.c: prepare, look again, sleep; change something, notify.
  *
  * WAITERS waiters each want one of the items that NOTIFIERS notifiers make, one each; IDLE more notifiers make nothing and
- * notify all the same. A waiter that looked in vain sleeps. Each STEP is one access to shared memory, or one system
+ * notify all the same. With KINDS 2 every other waiter wants, and every other notifier makes, another kind, as
+ * with filters. A waiter that looked in vain sleeps. Each STEP is one access to shared memory, or one system
  * call, and names its label in wait.c. BELLS: the semaphore build, with a doorbell for each parity of the epoch; otherwise the
  * futex build, where the kernel's comparison and its queueing are one step.
  *
@@ -9,7 +10,8 @@
  * waiter for whom nothing is left may sleep). With KILLS that holds only because no sleep is longer than a
  * slice: SLICES lets a sleep end at any time. Without, a notifier killed between moving the epoch and waking loses a
  * wake-up: that is the reason for slices in wait.h. Likewise with bells when one sleeper is slow and
- * others are fast: it may lose its post to a sleeper of the epoch after next, and sleep out its slice.
+ * others are fast: it may lose its post to a sleeper of the epoch after next that wants another kind (KINDS 2, IDLE 1),
+ * and sleep out its slice.
  * Left out: weaker memory than sequential consistency (store_buffer.pml, wait.cpp), deadlines, wrap-around of the epoch.
  *
  * WAITERS_ONLY: only they die, which costs nobody a wake-up, slices or not.
@@ -23,6 +25,9 @@
 #endif
 #ifndef IDLE
 #define IDLE 0
+#endif
+#ifndef KINDS
+#define KINDS 1
 #endif
 #ifndef KILLS
 #define KILLS 0
@@ -41,7 +46,7 @@
 
 #define NOTIFYING (NOTIFIERS + IDLE)
 
-byte items;
+byte items[KINDS];
 byte epoch;
 bool flag;             /* with `epoch` the event's word, read and written as a whole */
 bool asleep[WAITERS];  /* in futex_wait() */
@@ -63,7 +68,7 @@ hidden byte x, nobody_sleeps_beside_it;
 #define IF(condition, ...) if :: condition -> __VA_ARGS__ :: else fi
 
 /* What a waiter wants; take: it has it. */
-#define look(yes) STEP(yes = (items > 0); IF(yes, items--))
+#define look(yes) STEP(yes = (items[me % KINDS] > 0); IF(yes, items[me % KINDS]--))
 
 /* Leaves seen: the epoch that we would sleep in, flagged. */
 inline prepare()
@@ -196,7 +201,7 @@ proctype notifier(byte me)
 	notify();
 #endif
 	if
-	:: me < NOTIFIERS -> STEP(items++)
+	:: me < NOTIFIERS -> STEP(items[me % KINDS]++)
 	:: else
 	fi;
 #ifndef NOTIFY_FIRST
@@ -222,6 +227,6 @@ init
 		i = 0
 	}
 	/* When nothing moves any more: what is still there is wanted by nobody alive. */
-	d_step { timeout -> nobody_sleeps_beside_it = (items == 0 || _nr_pr == 1) }
+	d_step { timeout -> nobody_sleeps_beside_it = (items[0] + items[KINDS - 1] == 0 || _nr_pr == 1) }
 	assert(nobody_sleeps_beside_it)
 }
