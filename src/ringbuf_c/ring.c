@@ -242,7 +242,7 @@ static int commit_to_readers(const struct rb_self *self, const struct rb_slot *s
 	uint32_t mask = atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 0xffffu;
 	uint64_t word = mask ? rb_word(map, RB_READY, mask, ticket) : rb_word(map, RB_FREE, 0, ticket);
 
-	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A, clear_earlier:A: published before entitled() looks again; acts as commit:C.
+	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A: published before entitled() looks again; acts as commit:C.
 	 * commit:H relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, word,
 						     memory_order_seq_cst, memory_order_relaxed))
@@ -505,22 +505,6 @@ int rb_ring_ready(const struct rb_self *self)
 
 /* ---- broadcast: coming and going ------------------------------------------------------------------ */
 
-/* Messages that saw a joining reader active, but whose tickets are older than its first. */
-static int clear_earlier(const struct rb_map *map, uint32_t bit, uint64_t first)
-{
-	bool cleared;
-	int freed = 0;
-
-	for (uint32_t i = 0; i < map->header.slots; i++) {
-		/* clear_earlier:A seq_cst, pairs with commit:G: see subscribe:D */
-		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_seq_cst);
-
-		if (rb_word_state(word) == RB_READY && rb_word_seq(map, word) < first)
-			freed += clear_bit(map, i, rb_word_seq(map, word), bit, &cleared);
-	}
-	return freed;
-}
-
 int rb_ring_subscribe(struct rb_self *self)
 {
 	struct rb_control *control = self->map->control;
@@ -543,13 +527,11 @@ int rb_ring_subscribe(struct rb_self *self)
 		RB_CRASH_POINT(subscribe_active);
 		/* subscribe:F seq_cst, pairs with commit:E: ... then the first ticket: a commit that draws it or a later one sees us */
 		uint64_t first = atomic_load_explicit(&control->tickets, memory_order_seq_cst);
-		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F. Written before the sweep looks: a
-		 * commit whose word that misses looks itself, later, and finds this */
+		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F */
 		atomic_store_explicit(&reader->start, first, memory_order_seq_cst);
-		int freed = clear_earlier(self->map, 1u << b, first);
 		/* subscribe:E release, pairs with reader:A, enter_reader:A: for the other threads of this process */
 		atomic_store_explicit(&self->reader, b, memory_order_release);
-		return freed;
+		return 0;
 	}
 	return -EUSERS;
 }
