@@ -325,6 +325,8 @@ int rb_create(const struct rb_options *options, struct rb_ring **out)
 static int attach_owned(int fd, const char *name, struct rb_ring **out)
 {
 	struct rb_map map;
+
+	RB_CRASH_POINT(attach_opened);
 	int rc = rb_segment_map(fd, &map);
 
 	if (rc == 0 && name && strcmp(name, map.header.name) != 0) {
@@ -335,6 +337,7 @@ static int attach_owned(int fd, const char *name, struct rb_ring **out)
 		close(fd);
 		return rc;
 	}
+	RB_CRASH_POINT(attach_mapped);
 	return make_handle(fd, &map, name != NULL, out);
 }
 
@@ -357,8 +360,10 @@ static void leave(struct rb_ring *ring)
 {
 	if (rb_recover_own(&ring->map, ring->member.row) > 0)
 		rb_handle_notify(ring);
-	if (rb_member_leave(&ring->map, &ring->member) && ring->map.header.name[0] != '\0')
+	if (rb_member_leave(&ring->map, &ring->member) && ring->map.header.name[0] != '\0') {
 		(void)rb_segment_unname(ring->fd, ring->map.header.name); /* else the next rb_create() of this name does it */
+		RB_CRASH_POINT(leave_unnamed);
+	}
 }
 
 void rb_detach(struct rb_ring *ring)

@@ -29,10 +29,13 @@ int rb_member_open(const struct rb_map *map, int fd, bool by_name, struct rb_mem
 	member->live = open(path, O_RDWR | O_CLOEXEC);
 	if (member->live < 0)
 		return -errno;
+	RB_CRASH_POINT(join_opened);
 	if (map->header.name[0] == '\0')
 		return 0;
 
 	int rc = rb_lock(member->live, RB_LIFE_BYTE, F_RDLCK);
+	if (rc == 0)
+		RB_CRASH_POINT(join_alive);
 	/* Refused: whoever holds the byte exclusively is removing the name. Asked after the lock is held: the name
 	 * cannot go any more, but it may have gone before. Who has come by descriptor needs no name. */
 	if (rc == -EAGAIN)
@@ -69,6 +72,7 @@ int rb_member_join(const struct rb_map *map, struct rb_member *member)
 		atomic_store_explicit(&row->pid, (uint64_t)getpid(), memory_order_relaxed);
 		/* join:E relaxed: for display */
 		atomic_store_explicit(&row->joined_ns, (uint64_t)rb_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
+		RB_CRASH_POINT(join_named);
 		/* join:D release, pairs with seize:A: who finds us dead finds our pid */
 		atomic_store_explicit(&row->joined, 1, memory_order_release);
 		member->row = p;
@@ -83,14 +87,20 @@ bool rb_member_leave(const struct rb_map *map, struct rb_member *member)
 	RB_CRASH_POINT(leave_returned);
 	/* leave:A release, pairs with join:B: our slots are returned before the row is somebody else's */
 	atomic_store_explicit(&map->rows[member->row].joined, 0, memory_order_release);
+	RB_CRASH_POINT(leave_vacated);
 	rb_lock(member->live, row_byte(member->row), F_UNLCK);
 	member->row = NO_ROW;
+	RB_CRASH_POINT(leave_unlocked);
 	if (map->header.name[0] == '\0')
 		return false;
 	/* First let go, then try for all: of two that leave at once the later one succeeds, or the earlier
 	 * holds the byte at that moment and is the one that succeeded. */
 	rb_lock(member->live, RB_LIFE_BYTE, F_UNLCK);
-	return rb_lock(member->live, RB_LIFE_BYTE, F_WRLCK) == 0;
+	RB_CRASH_POINT(leave_lifeless);
+	if (rb_lock(member->live, RB_LIFE_BYTE, F_WRLCK) < 0)
+		return false;
+	RB_CRASH_POINT(leave_last);
+	return true;
 }
 
 void rb_member_close(struct rb_member *member)
@@ -123,5 +133,7 @@ void rb_member_vacate(const struct rb_map *map, const struct rb_member *self, ui
 	RB_CRASH_POINT(reap_done);
 	/* vacate:A release, pairs with join:B: its slots are returned before the row is somebody else's */
 	atomic_store_explicit(&map->rows[row].joined, 0, memory_order_release);
+	RB_CRASH_POINT(reap_vacated);
 	rb_lock(self->live, row_byte(row), F_UNLCK);
+	RB_CRASH_POINT(reap_unlocked);
 }

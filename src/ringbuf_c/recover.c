@@ -28,8 +28,10 @@ static void log_loss(const struct rb_map *map, uint64_t slot, uint64_t word, uin
 	uint64_t at = atomic_fetch_add_explicit(&map->control->losses, 1, memory_order_acq_rel);
 	struct rb_loss *loss = &map->control->log[at % RB_LOST_LOG];
 
+	RB_CRASH_POINT(log_drawn);
 	/* log_loss:C relaxed: the entry is nobody's while it is written; ordered by the fence */
 	atomic_store_explicit(&loss->word, 0, memory_order_relaxed);
+	RB_CRASH_POINT(log_voided);
 	/* log_loss:D release, pairs with losses:D: the zero before the fields */
 	atomic_thread_fence(memory_order_release);
 	/* log_loss:E relaxed: published by log_loss:B */
@@ -73,6 +75,7 @@ static int finish_burial(const struct rb_map *map, struct rb_row *row)
 	RB_CRASH_POINT(bury_counted);
 	/* finish_burial:H release, pairs with finish_burial:A: all of it done before the note is void */
 	atomic_store_explicit(&row->grave_word, 0, memory_order_release);
+	RB_CRASH_POINT(bury_closed);
 	return freed;
 }
 
@@ -92,6 +95,7 @@ static int bury(const struct rb_map *map, struct rb_row *row, uint32_t slot, uin
 	atomic_store_explicit(&row->grave_tag, tag, memory_order_relaxed);
 	/* bury:G relaxed: as bury:E */
 	atomic_store_explicit(&row->grave_count, lost + 1, memory_order_relaxed);
+	RB_CRASH_POINT(bury_drafted);
 	/* bury:B release, pairs with finish_burial:A: the note before the word that makes it valid */
 	atomic_store_explicit(&row->grave_word, word, memory_order_release);
 	RB_CRASH_POINT(bury_noted);
@@ -108,8 +112,10 @@ static int hand_on(const struct rb_map *map, struct rb_row *row, uint32_t slot, 
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot].word, &word, next, memory_order_acq_rel,
 						     memory_order_relaxed))
 		return 0;
-	if (!map->header.redeliver)
+	if (!map->header.redeliver) {
+		RB_CRASH_POINT(reap_dropped);
 		rb_count(&row->dropped, 1);
+	}
 	return 1;
 }
 

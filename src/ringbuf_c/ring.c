@@ -66,6 +66,8 @@ uint64_t rb_ring_fresh_free(const struct rb_map *map)
 {
 	/* fresh_free:A relaxed: only uniqueness matters */
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_relaxed);
+
+	RB_CRASH_POINT(free_ticketed);
 	return rb_word(map, RB_FREE, 0, ticket);
 }
 
@@ -140,11 +142,14 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 		atomic_store_explicit(&desc->tag, tag, memory_order_relaxed);
 		/* claim:G relaxed: as claim:F */
 		atomic_store_explicit(&desc->target, target, memory_order_relaxed);
+		RB_CRASH_POINT(claim_labelled);
 		/* claim:H release, pairs with bury:A: a burial that finds our word here finds our tag */
 		atomic_store_explicit(&desc->claimed, mine, memory_order_release);
 		RB_CRASH_POINT(claim_tagged);
-		if (overwritten)
+		if (overwritten) {
 			rb_count(&row_of(self)->dropped, 1);
+			RB_CRASH_POINT(claim_counted);
+		}
 		*out = (struct rb_slot){
 			.data = rb_payload(map, slot.index),
 			.bytes = map->header.slot_bytes,
@@ -182,6 +187,7 @@ static bool clear_bit(const struct rb_map *map, uint32_t index, uint64_t ticket,
 		 * clear:C relaxed on failure: another reader cleared its own bit, look again */
 		if (atomic_compare_exchange_strong_explicit(&desc->word, &word, less, memory_order_seq_cst,
 							    memory_order_relaxed)) {
+			RB_CRASH_POINT(bit_cleared);
 			*cleared = true;
 			return others == 0;
 		}
@@ -267,9 +273,11 @@ int rb_ring_commit(const struct rb_self *self, const struct rb_slot *slot, uint6
 	atomic_store_explicit(&desc->bytes, bytes, memory_order_relaxed);
 	RB_CRASH_POINT(commit_sized);
 	rc = self->map->header.mode == RB_BROADCAST ? commit_to_readers(self, slot) : commit_to_queue(self, slot);
-	if (rc == 0)
-		rb_count(&row_of(self)->published, 1);
-	return rc;
+	if (rc < 0)
+		return rc;
+	rb_count(&row_of(self)->published, 1);
+	RB_CRASH_POINT(commit_counted);
+	return 0;
 }
 
 int rb_ring_abort(const struct rb_self *self, const struct rb_slot *slot)
@@ -468,6 +476,7 @@ int rb_ring_release(const struct rb_self *self, const struct rb_slot *slot)
 		return -ESTALE;
 	RB_CRASH_POINT(release_freed);
 	rb_count(&row_of(self)->consumed, 1);
+	RB_CRASH_POINT(release_counted);
 	return 0;
 }
 
@@ -529,6 +538,7 @@ int rb_ring_subscribe(struct rb_self *self)
 		uint64_t first = atomic_load_explicit(&control->tickets, memory_order_seq_cst);
 		/* subscribe:D seq_cst, pairs with entitled:B, commit:E: as subscribe:F */
 		atomic_store_explicit(&reader->start, first, memory_order_seq_cst);
+		RB_CRASH_POINT(subscribe_started);
 		/* subscribe:E release, pairs with reader:A, enter_reader:A: for the other threads of this process */
 		atomic_store_explicit(&self->reader, b, memory_order_release);
 		return 0;
@@ -542,6 +552,7 @@ int rb_ring_withdraw(const struct rb_map *map, int b, const _Atomic uint64_t *he
 
 	/* unsubscribe:F seq_cst, pairs with entitled:C: who sees us inactive sees this */
 	atomic_store_explicit(&map->control->readers[b].keeps, held != NULL, memory_order_seq_cst);
+	RB_CRASH_POINT(unsubscribe_announced);
 	/* unsubscribe:A seq_cst, pairs with entitled:A: inactive first: a commit that still saw us looks again after
 	 * it has published, and clears our bit; one that had published before is found by the sweep */
 	atomic_fetch_and_explicit(&map->control->active, ~(1u << b), memory_order_seq_cst);
@@ -571,6 +582,7 @@ int rb_ring_unsubscribe(const struct rb_map *map, int b)
 	atomic_store_explicit(&control->readers[b].start, UINT64_MAX, memory_order_relaxed);
 	/* unsubscribe:D release, pairs with subscribe:A: all our bits are cleared before the entry is somebody else's */
 	atomic_store_explicit(&control->readers[b].owner, 0, memory_order_release);
+	RB_CRASH_POINT(unsubscribe_ended);
 	return freed;
 }
 

@@ -197,6 +197,7 @@ int rb_segment_create(const struct rb_header *plan, int *out_fd, struct rb_map *
 		       : memfd_create("ringbuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
+	RB_CRASH_POINT(create_opened);
 	if (named && fchmod(fd, 0600) < 0) /* whatever the umask took away */
 		rc = -errno;
 	if (rc == 0 && ftruncate(fd, (off_t)plan->total_bytes) < 0)
@@ -302,8 +303,8 @@ int rb_segment_reclaim(const char *name)
 	if (rc < 0)
 		return rc;
 	rc = rb_lock(fd, RB_LIFE_BYTE, F_WRLCK);
-	RB_CRASH_POINT(reclaim_locked);
 	if (rc == 0) {
+		RB_CRASH_POINT(reclaim_locked);
 		rc = rb_segment_unname(fd, name);
 		RB_CRASH_POINT(reclaim_unlinked);
 	}

@@ -48,6 +48,7 @@ static int sleep_on(struct rb_event *event, uint32_t seen, const struct timespec
 
 	/* sleep:A seq_cst, pairs with ring_bell:A: either the notifier counts us, or we see the epoch it moved */
 	atomic_fetch_add_explicit(&event->sleepers[mine], 1, memory_order_seq_cst);
+	RB_CRASH_POINT(bell_counted);
 	/* sleep:B seq_cst, pairs with notify:C: the other half of sleep:A */
 	if (atomic_load_explicit(&event->word, memory_order_seq_cst) == seen &&
 	    sem_clockwait(&event->bell[mine], CLOCK_MONOTONIC, until) < 0)
@@ -67,8 +68,10 @@ static void wake_all(struct rb_event *event, uint32_t moved)
 
 	/* Posts that nobody took (their sleeper was killed) stay and are counted in: they never pile up. */
 	sem_getvalue(&event->bell[theirs], &posted);
-	for (int64_t n = posted; n < (int64_t)sleepers && n < RB_PARTICIPANTS_MAX; n++)
+	for (int64_t n = posted; n < (int64_t)sleepers && n < RB_PARTICIPANTS_MAX; n++) {
 		sem_post(&event->bell[theirs]);
+		RB_CRASH_POINT(bell_posted);
+	}
 }
 
 #else
@@ -134,7 +137,10 @@ int rb_event_sleep(struct rb_event *event, uint32_t seen, int64_t until_ns)
 	if (rb_clock_ns(CLOCK_MONOTONIC) >= until_ns)
 		return -ETIMEDOUT;
 	struct timespec until = timespec_of(until_ns);
-	return sleep_on(event, seen, &until);
+	int rc = sleep_on(event, seen, &until);
+
+	RB_CRASH_POINT(wait_woken);
+	return rc;
 }
 
 void rb_event_notify(struct rb_event *event)
@@ -151,6 +157,7 @@ void rb_event_notify(struct rb_event *event)
 							  memory_order_seq_cst, memory_order_relaxed)) {
 			RB_CRASH_POINT(wake_moved);
 			wake_all(event, word);
+			RB_CRASH_POINT(wake_told);
 			return;
 		}
 	}
