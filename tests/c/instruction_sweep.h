@@ -1,0 +1,53 @@
+/* What the programs share that kill at each instruction: which instructions, and the figures. After t.h. */
+#ifndef INSTRUCTION_SWEEP_H
+#define INSTRUCTION_SWEEP_H
+
+#include "scene.h"
+#include "trace.h"
+
+static struct {
+	int calls, instructions, kills; /* calls: of this kind in this state */
+	bool thorough;
+	int64_t said_ns, slowest_ns;
+} sweep;
+
+/* The short version kills after each instruction that changed something, and after every so manieth of the others, which differ
+ * from call to call and state to state. */
+#define STRIDE 37
+
+static inline void sweep_calls(const char *call, const char *in, struct trace_way *way, int every,
+			       void (*kill_at)(const struct trace_stop *stop, int n))
+{
+	static int offset;
+
+	sweep.calls++;
+	sweep.instructions += way->n;
+	offset += 11;
+	for (int n = 0; n < way->n; n++) {
+		if (!way->stops[n].notable && (n + offset) % every != 0)
+			continue;
+		snprintf(t_context, sizeof(t_context), "%s, ring %s, killed at instruction %d of %d: ", call, in, n, way->n);
+		kill_at(&way->stops[n], n);
+		sweep.kills++;
+		if (sweep.thorough && rb_now_ns() > sweep.said_ns + 3 * T_SECOND_NS) {
+			sweep.said_ns = rb_now_ns();
+			fprintf(stderr, "%s%d kills\n", t_context, sweep.kills);
+		}
+	}
+	t_context[0] = '\0';
+}
+
+static inline void sweep_begin(int argc, char **argv)
+{
+	trace_prepare();
+	sweep.thorough = t_thorough(argc, argv);
+	ledger = t_shared(sizeof(*ledger));
+}
+
+static inline void sweep_end(void)
+{
+	t_figures("calls=%d instructions=%d kills=%d slowest_ms=%d", sweep.calls, sweep.instructions, sweep.kills,
+		  (int)(sweep.slowest_ns / T_MS_NS));
+}
+
+#endif
