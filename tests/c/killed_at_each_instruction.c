@@ -14,7 +14,6 @@ struct call {
 	bool corpse;       /* somebody has died before it */
 	bool needs_room;   /* its preparation claims a slot */
 	bool may_drop;     /* its last act may be a message dropped and not counted */
-	bool long_one;     /* thousands of instructions */
 };
 
 static const struct call *call;
@@ -270,12 +269,11 @@ static const struct call calls[] = {
 	{ .name = "take", .options = PLAIN, .join = join, .prepare = nothing, .act = try_hold },
 	{ .name = "take and drop", .options = DROPS, .join = join, .prepare = nothing, .act = try_hold },
 	{ .name = "release", .options = PLAIN, .join = join, .prepare = try_hold, .act = let_it_go },
-	{ .name = "recover", .options = PLAIN, .join = join, .prepare = nothing, .act = recover, .corpse = true, .long_one = true },
+	{ .name = "recover", .options = PLAIN, .join = join, .prepare = nothing, .act = recover, .corpse = true },
 	{ .name = "recover and drop", .options = DROPS, .join = join, .prepare = nothing, .act = recover, .corpse = true,
-	  .may_drop = true, .long_one = true },
-	{ .name = "attach", .options = PLAIN, .join = nothing, .prepare = nothing, .act = attach, .long_one = true },
-	{ .name = "detach", .options = PLAIN, .join = join, .prepare = hold_and_claim, .act = detach, .needs_room = true,
-	  .long_one = true },
+	  .may_drop = true },
+	{ .name = "attach", .options = PLAIN, .join = nothing, .prepare = nothing, .act = attach },
+	{ .name = "detach", .options = PLAIN, .join = join, .prepare = hold_and_claim, .act = detach, .needs_room = true },
 	{ .name = "claim to broadcast", .options = BROADCASTS, .join = join, .prepare = nothing, .act = try_claim },
 	{ .name = "commit to readers", .options = BROADCASTS, .join = join, .prepare = claim_one, .act = commit_it,
 	  .needs_room = true },
@@ -284,14 +282,11 @@ static const struct call calls[] = {
 	{ .name = "take as a reader", .options = BROADCASTS, .join = subscribe, .prepare = nothing, .act = try_hold },
 	{ .name = "release as a reader", .options = BROADCASTS, .join = subscribe, .prepare = try_hold, .act = let_it_go },
 	{ .name = "subscribe", .options = BROADCASTS, .join = join, .prepare = nothing, .act = subscribe },
-	{ .name = "unsubscribe", .options = BROADCASTS, .join = subscribe, .prepare = nothing, .act = unsubscribe,
-	  .long_one = true },
+	{ .name = "unsubscribe", .options = BROADCASTS, .join = subscribe, .prepare = nothing, .act = unsubscribe },
 	{ .name = "unsubscribe with a message", .options = BROADCASTS, .join = subscribe, .prepare = try_hold,
-	  .act = unsubscribe, .long_one = true },
-	{ .name = "recover a reader", .options = BROADCASTS, .join = join, .prepare = nothing, .act = recover, .corpse = true,
-	  .long_one = true },
-	{ .name = "detach as a reader", .options = BROADCASTS, .join = subscribe, .prepare = try_hold, .act = detach,
-	  .long_one = true },
+	  .act = unsubscribe },
+	{ .name = "recover a reader", .options = BROADCASTS, .join = join, .prepare = nothing, .act = recover, .corpse = true },
+	{ .name = "detach as a reader", .options = BROADCASTS, .join = subscribe, .prepare = try_hold, .act = detach },
 };
 
 int main(int argc, char **argv)
@@ -303,7 +298,7 @@ int main(int argc, char **argv)
 		call = &calls[c];
 		for (state = 0; state < STATES; state++) {
 			explore(&way);
-			sweep_calls(call->name, scene_states[state], &way, sweep.thorough ? 1 : STRIDE, kill_at);
+			sweep_calls(call->name, scene_states[state], &way, kill_at);
 		}
 	}
 	free(way.stops);
