@@ -41,7 +41,7 @@ static void wake(enum state in)
 {
 	if (in == FULL) {
 		await_sleeper(&map.control->freed);
-		t_check(get(NULL, RB_NOW));
+		t_check(get(NULL, RB_NOW) || ledger->open);
 	} else {
 		await_sleeper(&map.control->ready);
 		t_check(put(TAG_WAKE, RB_NOW));

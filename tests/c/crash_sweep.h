@@ -9,6 +9,7 @@
 
 #define TRIES 3 /* a slow machine may have a bad moment, not three; a point that depends on timing may be missed */
 #define END CRASH_NOWHERE
+#define PARTNERS_SHARE 20
 #define P(name) RB_AT_##name
 #define POINTS(...) ((const int[]){ __VA_ARGS__, END })
 #define IN(state) (1u << (state))
@@ -157,11 +158,13 @@ static inline void partner_process(void *arg)
 	}
 	while (!is_open())
 		usleep(50);
-	for (bool last = false; get(NULL, last ? RB_NOW : rb_now_ns() + 2 * T_MS_NS) || !last;) {
+	/* What a consumer is fed is for the consumer; we take only some of it while it lives. */
+	for (int n = role->fed && role->options.mode == RB_QUEUE ? PARTNERS_SHARE : TAGS; n > 0 && !ledger->gone;)
+		n -= get(NULL, rb_now_ns() + T_MS_NS);
+	while (!ledger->gone)
+		usleep(50);
+	for (bool last = false; get(NULL, last ? RB_NOW : rb_now_ns() + 2 * T_MS_NS) || !last;)
 		last = ledger->over || t_stats(ring).finished;
-		if (role->fed && role->options.mode == RB_QUEUE && !ledger->open)
-			usleep(500); /* what is put is for the other consumer, too */
-	}
 	rb_detach(ring);
 }
 
@@ -213,7 +216,7 @@ static inline void victim_process(void *arg)
 	role->act(state);
 }
 
-/* For a victim that wakes: until somebody sleeps on this event. */
+/* For a victim that wakes: until somebody sleeps on this event, or has no reason to any more. */
 static inline void await_sleeper(struct rb_event *event)
 {
 	for (int64_t end = t_soon();; usleep(50)) {
@@ -221,7 +224,7 @@ static inline void await_sleeper(struct rb_event *event)
 #ifdef RINGBUF_WAIT_SEMAPHORE
 		asleep = asleep && event->sleepers[event->word / 2 & 1] > 0;
 #endif
-		if (asleep)
+		if (asleep || ledger->open)
 			return;
 		t_check(rb_now_ns() < end);
 	}
@@ -415,8 +418,8 @@ static inline bool run(struct deed deed, int64_t *took)
 	t_check(status == 0 || (status == SIGKILL && deed.what == CRASH_DIE));
 
 	int64_t began = rb_now_ns();
+	ledger->open = ledger->gone = 1;
 	legal_words(&map);
-	ledger->open = 1;
 	bool finished = t_stats(ring).finished; /* else it died before */
 	if (!finished)
 		move_a_round(tag, deed.nth > 1);
@@ -510,11 +513,11 @@ static inline void sweep_state(int passes, unsigned turn)
 			t_die(__FILE__, __LINE__, "it does not pass %s", crash_names[point]);
 	}
 	for (int point = 0; point < RB_CRASH_POINT_COUNT; point++) {
-		bool all = sweep.thorough || (point + turn) % STATES == (unsigned)state; /* the short version: in one state */
+		bool stop = sweep.thorough || (point + turn) % STATES == (unsigned)state; /* the short version: in one state */
 
 		sweep.places += hits[point] > 0;
-		if (hits[point] > 0 && (all || !T_SANITIZED))
-			do_at_point(point, hits[point] < passes ? hits[point] : passes, all, sweep.thorough);
+		if (hits[point] > 0)
+			do_at_point(point, hits[point] < passes ? hits[point] : passes, stop, sweep.thorough);
 	}
 }
 
@@ -522,9 +525,10 @@ static inline void sweep_roles(const struct role *roles, size_t n)
 {
 	for (size_t r = 0; r < n; r++) {
 		role = &roles[r];
+		enum state plain = role->states & IN(HALF) ? HALF : FULL;
 		sweep.roles++;
 		for (state = 0; state < STATES; state++)
-			if (role->states & IN(state))
+			if (role->states & IN(state) && (sweep.thorough || !T_SANITIZED || state == plain))
 				sweep_state(sweep.thorough ? 3 : 1, (unsigned)r);
 	}
 }

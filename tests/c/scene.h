@@ -32,7 +32,7 @@ struct ledger {
 	_Atomic int hand[TAGS]; /* those of the mortal */
 	_Atomic int seen[TAGS]; /* by the living, in broadcast by the one reader that stays */
 	_Atomic int partner, corpse; /* steps of those processes */
-	_Atomic int filled, open, over;
+	_Atomic int filled, open, gone, over;
 };
 
 static rb_ring *ring;
