@@ -26,7 +26,8 @@
 #define PROGRESS_S 5
 
 enum status { RUNS, WAITS, DONE, DEAD };
-enum kind { RUN, FAIL, DIE, REST }; /* make a step; make it, a weak compare-and-swap, in vain; die before it; nobody dies any more */
+/* Make a step; make it, a weak compare-and-swap, in vain; die before it; nobody dies any more. */
+enum kind { RUN, FAIL, DIE, REST };
 
 struct choice {
 	uint8_t fiber, kind;

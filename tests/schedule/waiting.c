@@ -129,12 +129,13 @@ void check_end(void)
 #define CONSUMER(n) { "consumer " #n, consumer, true }
 #define FINISHER { "finisher", finisher, true }
 #define USUAL { { 2, 0, 0, 0 }, { 1, 1, 1, 0 } }
-#define THOROUGH { { 3, 0, 1, 0 }, { 2, 1, 0, 0 }, { 1, 2, 2, 1000000 } }
+#define THOROUGH { { 3, 0, 1, 0 }, { 2, 1, 0, 0 }, { 1, 2, 2, 200000 } }
 
 static const struct sched_case cases[] = {
 	{ "one-each", prepare, { PRODUCER(1), PRODUCER(2), CONSUMER(1), CONSUMER(2) }, 0, USUAL, THOROUGH },
 	{ "two-each", prepare, { PRODUCER(1), CONSUMER(1) }, TWO_EACH, { { 3, 1, 1, 0 } }, { { 5, 1, 1, 0 } } },
-	{ "two-slots", prepare, { PRODUCER(1), PRODUCER(2), CONSUMER(1), CONSUMER(2) }, TWO_EACH | TWO_SLOTS, { { 1, 1, 0, 0 } }, THOROUGH },
+	{ "two-slots", prepare, { PRODUCER(1), PRODUCER(2), CONSUMER(1), CONSUMER(2) }, TWO_EACH | TWO_SLOTS,
+	  { { 1, 1, 0, 0 } }, THOROUGH },
 	{ "finish", prepare, { PRODUCER(1), CONSUMER(1), CONSUMER(2), FINISHER }, FINISH, USUAL, THOROUGH },
 	{ "abort", prepare, { PRODUCER(1), CONSUMER(1), CONSUMER(2), FINISHER }, FINISH | ABORT, USUAL, THOROUGH },
 };
