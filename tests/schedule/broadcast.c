@@ -220,7 +220,6 @@ static void published(int slot, uint32_t m, int owner, uint64_t ticket, uint32_t
 {
 	bool free = mask == 0;
 
-
 	if (free && world_reaps(owner)) {
 		past.fate[m] = LOST;
 		past.message[slot] = 0;
@@ -230,9 +229,11 @@ static void published(int slot, uint32_t m, int owner, uint64_t ticket, uint32_t
 	sched_check(ticket < 64 && !(past.tickets & UINT64_C(1) << ticket), "ticket %d comes twice", (int)ticket);
 	past.tickets |= UINT64_C(1) << ticket;
 	past.fate[m] = free ? OVER : READY;
-	for (int b = 0; b < (int)RB_READERS_MAX && past.aborting != m; b++)
-		sched_check(!(world.control.active & 1u << b) || world.control.readers[b].start > ticket || mask & 1u << b,
+	for (int b = 0; b < (int)RB_READERS_MAX && past.aborting != m; b++) {
+		uint64_t start = world.control.readers[b].start; /* 0: joining */
+		sched_check(!(world.control.active & 1u << b) || start == 0 || start > ticket || mask & 1u << b,
 			    "message %u is not for reader entry %d, which starts before it", m, b);
+	}
 	if (!free)
 		return;
 	for (int f = 0; f < SCHED_FIBERS_MAX; f++)
