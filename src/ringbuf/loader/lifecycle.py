@@ -12,7 +12,7 @@ import os
 import resource
 import select
 import signal
-import sys
+import stat
 import threading
 import time
 import traceback
@@ -255,13 +255,14 @@ def _close_what_the_start_left(error: BaseException) -> None:
     Nobody but that frame knows them, and whoever tries again and again would run out of descriptors."""
     from multiprocessing import popen_fork
 
-    if sys.version_info >= (3, 15):
-        return
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code is popen_fork.Popen._launch.__code__:
-            for name in ("parent_r", "child_w", "child_r", "parent_w"):
-                if name in frame.f_locals:
-                    os.close(frame.f_locals[name])
+        if frame.f_code is not popen_fork.Popen._launch.__code__ or hasattr(frame.f_locals["self"], "pid"):
+            continue
+        for name in ("parent_r", "child_w", "child_r", "parent_w"):
+            with contextlib.suppress(OSError, KeyError):  # not there, or closed by a later Python
+                descriptor = frame.f_locals[name]
+                if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.close(descriptor)
 
 
 @contextlib.contextmanager
