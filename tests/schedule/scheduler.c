@@ -668,8 +668,8 @@ static void wander(uint64_t rounds)
 
 static _Noreturn void refuse(const char *what)
 {
-	fprintf(stderr, "%s: %s\nusage: %s [--thorough] [--bounds PREEMPTIONS,DEATHS,FAILURES,RANDOM] [CASE] [--replay SCHEDULE]\n", program_invocation_name, what,
-		program_invocation_name);
+	fprintf(stderr, "%s: %s\nusage: %s [--thorough] [--bounds PREEMPTIONS,DEATHS,FAILURES,RANDOM] [CASE] [--replay SCHEDULE]\n",
+		program_invocation_name, what, program_invocation_name);
 	_exit(2);
 }
 

@@ -45,7 +45,7 @@ struct sched_case {
 
 /* ---- what the programs are made of ------------------------------------------------------------------- */
 
-/* main() of a sweep: [--thorough] [CASE] [--replay SCHEDULE]. Prints figures, or the schedule that failed. */
+/* main() of a sweep: [--thorough] [--bounds P,D,F,R] [CASE] [--replay SCHEDULE]. Prints figures, or the schedule that failed. */
 int sched_main(int argc, char **argv, const struct sched_case *cases, int count);
 
 extern const struct sched_case *sched_case; /* the one that is tried */
