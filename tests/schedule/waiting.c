@@ -135,7 +135,7 @@ static const struct sched_case cases[] = {
 	{ "one-each", prepare, { PRODUCER(1), PRODUCER(2), CONSUMER(1), CONSUMER(2) }, 0, USUAL, THOROUGH },
 	{ "two-each", prepare, { PRODUCER(1), CONSUMER(1) }, TWO_EACH, { { 3, 1, 1, 0 } }, { { 5, 1, 1, 0 } } },
 	{ "two-slots", prepare, { PRODUCER(1), PRODUCER(2), CONSUMER(1), CONSUMER(2) }, TWO_EACH | TWO_SLOTS,
-	  { { 1, 1, 0, 0 } }, THOROUGH },
+	  { { 1, 1, 0, 0 } }, { { 2, 0, 1, 0 }, { 1, 1, 1, 0 } } },
 	{ "finish", prepare, { PRODUCER(1), CONSUMER(1), CONSUMER(2), FINISHER }, FINISH, USUAL, THOROUGH },
 	{ "abort", prepare, { PRODUCER(1), CONSUMER(1), CONSUMER(2), FINISHER }, FINISH | ABORT, USUAL, THOROUGH },
 };
