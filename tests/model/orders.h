@@ -1,6 +1,6 @@
 /* For the programs that run a few accesses of the ring under relacy, which tries what C11 allows other threads to see.
  *
- *     PROGRAM NAME [LABEL=ORDER]     run the test NAME, with one access or fence weaker than it is; "none" drops a fence
+ *     PROGRAM NAME [LABEL=ORDER ...]     run the test NAME, with these accesses weaker than they are; "none" drops a fence
  *
  * order("commit:C", release) is the order that the sources give to that label (tests/test_model.py compares them). Exits 0
  * when every schedule passed, 1 when relacy found one that does not.
@@ -22,22 +22,37 @@ typedef rl::atomic<uint64_t> word_t;
 static const rl::memory_order relaxed = rl::mo_relaxed, acquire = rl::mo_acquire, release = rl::mo_release,
 			      acq_rel = rl::mo_acq_rel, seq_cst = rl::mo_seq_cst;
 
-static const char *weaker; /* label */
-static int weaker_order;   /* -1: none */
+static char **weaker; /* "LABEL=ORDER", up to NULL */
 
-static bool is_weaker(const char *label)
+enum { AS_IT_IS = -2, NONE = -1 };
+
+/* The order that the command line gives to this label. */
+static int weakened(const char *label)
 {
-	return weaker && strcmp(weaker, label) == 0;
+	static const char *const names[] = { "relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst" };
+	size_t length = strlen(label);
+
+	for (char **at = weaker; at && *at; at++) {
+		if (strncmp(*at, label, length) != 0 || (*at)[length] != '=')
+			continue;
+		for (int i = 0; i < 6; i++)
+			if (strcmp(names[i], *at + length + 1) == 0)
+				return i;
+		return NONE;
+	}
+	return AS_IT_IS;
 }
 
 static rl::memory_order order(const char *label, rl::memory_order as_in_the_sources)
 {
-	return is_weaker(label) ? (rl::memory_order)weaker_order : as_in_the_sources;
+	int other = weakened(label);
+
+	return other >= 0 ? (rl::memory_order)other : as_in_the_sources;
 }
 
 static void fence(const char *label, rl::memory_order as_in_the_sources, rl::debug_info_param info)
 {
-	if (!is_weaker(label) || weaker_order >= 0)
+	if (weakened(label) != NONE)
 		rl::atomic_thread_fence(order(label, as_in_the_sources), info);
 }
 
@@ -73,21 +88,11 @@ struct test {
 
 static int choose(const test *tests, int n, int argc, char **argv)
 {
-	static const char *const names[] = { "relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst" };
-	char *equals = argc > 2 ? strchr(argv[2], '=') : NULL;
-
-	if (equals) {
-		*equals = '\0';
-		weaker = argv[2];
-		weaker_order = -1;
-		for (int i = 0; i < 6; i++)
-			if (strcmp(names[i], equals + 1) == 0)
-				weaker_order = i;
-	}
+	weaker = argc > 2 ? argv + 2 : NULL;
 	for (int i = 0; i < n && argc > 1; i++)
 		if (strcmp(tests[i].name, argv[1]) == 0)
 			return tests[i].run() ? 0 : 1;
-	fprintf(stderr, "usage: %s NAME [LABEL=ORDER]; names:", argv[0]);
+	fprintf(stderr, "usage: %s NAME [LABEL=ORDER ...]; names:", argv[0]);
 	for (int i = 0; i < n; i++)
 		fprintf(stderr, " %s", tests[i].name);
 	fprintf(stderr, "\n");
