@@ -612,7 +612,7 @@ static void sweep(const struct operation *operation, struct fault_seen *seen, bo
 			if (pick > 0)
 				run_case(&test);
 			test.plan.persistent = 1;
-			if (thorough || pick == nth % errors)
+			if (thorough || pick == nth % errors || operation->run == take_until_deadline)
 				run_case(&test);
 		}
 		seen->errors = errors;
