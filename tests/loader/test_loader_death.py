@@ -1,5 +1,6 @@
 """Processes that die: workers, at any time, and the main process."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from loader_data import (
     load_until_killed,
     numbers_in,
 )
-from processes import eventually, process, script
+from processes import DEADLINE_S, eventually, process, script
 
 from ringbuf import RingLoader, WorkerDied
 
@@ -107,6 +108,35 @@ def test_an_error_too_long_for_a_slot_is_delivered_after_another_workers_death()
             next(iterator)
         with pytest.raises(WorkerDied):
             next(iterator)
+
+
+class DiesOnceTheOtherHasGrown:
+    """Both workers need larger slots for their first batch. Worker 0, which is asked first, dies over it when worker 1 has
+    finished its own in the slots that were made for worker 0."""
+
+    def __init__(self):
+        self.finished = multiprocessing.get_context("fork").Event()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 6:  # of worker 1's second batch
+            self.finished.set()
+        elif index == 1 and self.finished.wait(DEADLINE_S):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.full(100_000, index)
+
+
+def test_a_batch_finished_in_slots_that_another_worker_asked_for_comes_before_the_death():
+    dataset = DiesOnceTheOtherHasGrown()
+    with RingLoader(dataset, 2, num_workers=2, multiprocessing_context="fork") as loader:
+        iterator = iter(loader)
+        batch = next(iterator)
+        assert batch[:, 0].tolist() == [2, 3]
+        with pytest.raises(WorkerDied) as caught:
+            list(iterator)
+    assert caught.value.indices[:2] == [0, 1]
 
 
 def test_the_error_stays():

@@ -461,7 +461,7 @@ class WorkerIterator(Pass):
         self._steady = False
         lost = []
         for task in self._sent():
-            self._take(task, 0)
+            self._take_newest(task)
             kind = self._arrived[0].target if self._arrived else GROW
             if kind == FAILED:  # read now: a part of it may be on the channel, which is about to be closed
                 self._salvaged.append((task, self._read_failure(task, self._arrived[0])))
@@ -481,6 +481,18 @@ class WorkerIterator(Pass):
         )
         self._steady = True
         self._end()
+
+    def _take_newest(self, task: _Task) -> None:
+        """Put the last answer to a task that there is into `_arrived`. One that asks for larger slots may be overtaken: its
+        worker needs no reply from us where slots made for another worker are large enough, and answers there."""
+        self._take(task, 0)
+        while self._arrived and self._arrived[0].target == GROW:
+            larger = self._rings.known_fitting(decode_number(self._arrived[0]), above=task.generation)
+            if larger is None:
+                return
+            self._arrived.clear()
+            self._move(task, larger)
+            self._take(task, 0)
 
     def _timeout_text(self, wanted: _Task | None) -> str:
         text = f"DataLoader timed out after {self._settings.timeout} seconds"

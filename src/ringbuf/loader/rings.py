@@ -60,9 +60,9 @@ class DataRings:
 
         Raises BatchTooLarge above max_bytes, OSError when memory is short.
         """
-        for generation in range(above + 1, self.newest + 1):
-            if self._slot_bytes[generation] >= needed_bytes:
-                return generation
+        known = self.known_fitting(needed_bytes, above)
+        if known is not None:
+            return known
         wanted = _whole_pages(needed_bytes + needed_bytes // HEADROOM + FRAME_ROOM) - FRAME_ROOM
         if self.max_bytes is not None:
             most = self.max_bytes // self.slots
@@ -75,6 +75,11 @@ class DataRings:
                 )
             wanted = min(wanted, most)
         return self._add(wanted)
+
+    def known_fitting(self, needed_bytes: int, above: int) -> int | None:
+        """The first generation above `above` whose slots are large enough, if there is one."""
+        newer = range(above + 1, self.newest + 1)
+        return next((generation for generation in newer if self._slot_bytes[generation] >= needed_bytes), None)
 
     def retire_below(self, generation: int) -> None:
         """Let go of older generations: nothing can arrive in them any more.
