@@ -22,6 +22,9 @@ from .loader_plan import Fault, LoaderRound, Pass, plan_loader_round
 from .troupe import Troupe
 
 ORPHANS_S = 5.0  # what workers may take to end when their main process was killed
+STARTING_S = (
+    20.0  # and spawned ones, which may still be importing, at the mercy of a busy machine, and know nothing of it
+)
 PATIENCE_S = 20.0  # for one batch, however often the loader's own timeout passes
 
 
@@ -241,7 +244,7 @@ class LoaderArena(Arena):
             if main.status != -signal.SIGKILL:
                 raise Failure(f"the main process ended by itself: {main}")
             self.board["kills_main"] += 1
-            self._demand_gone(watched, began)
+            self._demand_gone(watched, began, ORPHANS_S if plan.method == "fork" else STARTING_S)
             mapped = {pid: census.ring_inodes(pid) & segments for pid in census.parents()}
             if any(mapped.values()):
                 raise Failure(f"memory of the killed process is still mapped: {mapped}")
@@ -259,15 +262,15 @@ class LoaderArena(Arena):
             time.sleep(0.002)
         return [os.pidfd_open(pids.at[at]) for at in range(workers)]
 
-    def _demand_gone(self, watched: list[int], began: float) -> None:
+    def _demand_gone(self, watched: list[int], began: float, within_s: float) -> None:
         left = list(watched)
-        while left and time.monotonic() - began < ORPHANS_S:
+        while left and time.monotonic() - began < within_s:
             self.board["beat"] += 1
             left = [worker for worker in left if not select.select([worker], [], [], 0.02)[0]]
         for worker in watched:
             os.close(worker)
         if left:
-            raise Failure(f"{len(left)} workers live {ORPHANS_S} s after their main process was killed")
+            raise Failure(f"{len(left)} workers live {within_s} s after their main process was killed")
 
 
 class Kept:
