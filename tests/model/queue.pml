@@ -101,7 +101,7 @@ hidden byte each_loss_listed, nothing_left_with_the_dead;
 
 /* One step; or death before it. */
 #if KILLS
-#define STEP(...) if :: d_step { __VA_ARGS__ } :: d_step { kills > 0 && (MORTAL & BIT(me)) -> die() } goto dead fi
+#define STEP(...) if :: d_step { __VA_ARGS__ } :: d_step { kills > 0 && (MORTAL & BIT(me)) -> kills-- } goto dead fi
 #else
 #define STEP(...) d_step { __VA_ARGS__ }
 #endif
@@ -131,10 +131,9 @@ inline forget(m)
 	x = 0
 }
 
-/* SIGKILL: words stay as they are, the kernel drops the locks. */
+/* After SIGKILL: words stay as they are, and some time later the kernel drops the locks. */
 inline die()
 {
-	kills--;
 	ended = ended | BIT(me);
 	IF(me < PRODUCERS, producing--);
 	IF(me >= PRODUCERS && me < PRODUCERS + CONSUMERS, stable[me - PRODUCERS] = 0);
@@ -154,6 +153,12 @@ inline die()
 	od;
 	x = 0
 }
+
+#if KILLS
+#define DEAD goto over; dead: w = 0; d_step { die() } over: skip
+#else
+#define DEAD
+#endif
 
 /* ---- participant.c ---- */
 
@@ -448,10 +453,12 @@ proctype producer(byte me)
 	short found, w;
 	bit returned, tagged;
 
+#if LATE
 	if
 	:: row == NONE -> join()
 	:: else
 	fi;
+#endif
 	do
 	:: message < (me + 1) * MESSAGES ->
 		claim();
@@ -470,7 +477,7 @@ proctype producer(byte me)
 	leave();
 #endif
 	d_step { producing--; ended = ended | BIT(me) }
-dead:	skip
+	DEAD
 }
 
 /* ---- ring.c: consumer ---- */
@@ -585,10 +592,12 @@ proctype consumer(byte me)
 	byte left_with_the_dead; /* what really is; no step decides by it */
 	bit drained, returned, tagged; /* this one writes nothing */
 
+#if LATE
 	if
 	:: row == NONE -> join()
 	:: else
 	fi;
+#endif
 	do
 	:: take();
 		if
@@ -597,19 +606,19 @@ proctype consumer(byte me)
 			release()
 		:: else ->
 			is_drained();
+			/* until there is something to take, or nothing can come any more */
+			(drained || ANY_SLOT(IS_READY) || SOMEBODY_DIED || (finished && !ANY_SLOT(IS_WRITING)));
+#ifdef NO_LAST_REAP /* mutant: ends without a look for the dead */
 			if
-			:: drained ->
-#ifndef NO_LAST_REAP /* mutant: ends without a look for the dead */
-				recover_dead();
+			:: drained -> returned = 0
+			:: else -> recover_dead()
+			fi;
+#else
+			recover_dead();
 #endif
-				if
-				:: returned -> skip
-				:: else -> STEP(EACH_SLOT(is_still_there)); break /* -EPIPE */
-				fi
-			:: else ->
-				/* until there is something to take, or nothing can come any more */
-				(ANY_SLOT(IS_READY) || SOMEBODY_DIED || (finished && !ANY_SLOT(IS_WRITING)));
-				recover_dead()
+			if
+			:: drained && !returned -> STEP(EACH_SLOT(is_still_there)); break /* -EPIPE */
+			:: else
 			fi
 		fi;
 		drained = 0; returned = 0; left_with_the_dead = 0
@@ -619,7 +628,7 @@ proctype consumer(byte me)
 	leave();
 #endif
 	d_step { ended = ended | BIT(me) }
-dead:	skip
+	DEAD
 }
 
 /* ---- the rest ---- */
@@ -645,7 +654,7 @@ proctype reaper(byte me)
 	p = 0;
 	leave();
 	d_step { ended = ended | BIT(me) }
-dead:	skip
+	DEAD
 }
 #endif
 
@@ -717,7 +726,5 @@ init
 		p = 0
 #endif
 	}
-#if KILLS
-dead:	skip
-#endif
+	DEAD
 }
