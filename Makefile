@@ -18,7 +18,7 @@ TIME ?= 60# seconds for each target of fuzz
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c test-asan-package soak fuzz memcheck coverage demo bench lint clean
+.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo bench lint clean
 
 help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
@@ -37,6 +37,9 @@ test-c: $(addprefix build-c-,$(PRESETS))  ## build the C library and its test pr
 build-c-%: | $(VENV)/installed
 	@echo "==> C library and test programs: $*"
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" && cmake --preset $* --log-level=WARNING && cmake --build --preset $*
+
+verify: $(VENV)/verify  ## show at full length that the ring survives anything (docs/verification.md), or LEVELS="models soak"
+	$(VENV)/bin/python scripts/verify $(LEVELS)
 
 MINUTES ?= 2
 soak: $(VENV)/installed  ## rings and loaders under random kills, for MINUTES=2, from SEED=random
