@@ -10,7 +10,7 @@
  * counts the calls that can fail. The one that the plan names is not made and returns a negative errno; with `persistent` so
  * do all calls of that kind that follow. Which errors are plausible says the table below.
  *
- * Stands alone: also built as a library for tests in Python (tests/c/library/fault.c). */
+ * Stands alone: also built as a library for tests in Python (tests/fault/library.c). */
 #ifndef FAULT_H
 #define FAULT_H
 
