@@ -6,56 +6,66 @@ ctest --preset tsan` is the same without pytest.
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
+from itertools import chain
 from xml.etree import ElementTree
 
 import pytest
+from c_build import ROOT, build, run
+from conftest import Scene
 
-ROOT = Path(__file__).parents[1]
 PROGRAMS = [*sorted(source.stem for source in (ROOT / "tests/c").glob("*.c")), "fuzz_attach"]  # replays its corpus
 SCHEDULES = ["queue", "broadcast", "waiting"]
 PRESETS = [preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]]
 
-# cmake and ninja may be this environment's own.
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+JOBS = min(len(os.sched_getaffinity(0)), 4)  # many programs wait most of their time, and each is one test of several
 
-# ctest ends a program after 60 seconds; the first test of a preset also builds it.
-pytestmark = pytest.mark.timeout(300)
+# The first test of a preset builds it and runs all its programs.
+pytestmark = pytest.mark.timeout(900)
 
 
-def run(*command):
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return done.returncode, done.stdout
+class Outcomes:
+    """What came of the programs of one preset: `cases` as in ctest's report, and what they left behind."""
+
+    def __init__(self, preset, programs, report):
+        before = Scene.now()
+        rc, output = run(
+            *("ctest", "--preset", preset, f"-j{JOBS}", "--no-tests=error", "--output-junit", str(report)),
+            *("-R", f"^({'|'.join(programs)})$"),
+        )
+        assert report.exists(), f"ctest said {rc}:\n{output}"
+        self.cases = {case.get("name"): case for case in ElementTree.parse(report).iter("testcase")}
+        self.left = [*map(str, chain(*before.remains()))]
 
 
 @pytest.fixture(scope="module", params=PRESETS)
-def preset(request):
-    """A preset's name, once it is built from the sources as they are now."""
-    for command in (["cmake", "--preset", request.param], ["cmake", "--build", "--preset", request.param]):
-        rc, output = run(*command)
-        assert rc == 0, f"{' '.join(command)} failed:\n{output}"
-    return request.param
+def outcomes(request, tmp_path_factory):
+    build(request.param)
+    params = [item.callspec.params for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    chosen = {its["program"] for its in params if its["outcomes"] == request.param and "program" in its}
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{request.param}: running {len(chosen)} programs", end=" ", flush=True)
+    return Outcomes(request.param, sorted(chosen or PROGRAMS), tmp_path_factory.mktemp(request.param) / "report.xml")
 
 
 def test_there_are_programs():
     assert PROGRAMS
 
 
+def test_the_programs_leave_nothing_behind(outcomes):
+    assert not outcomes.left
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_c(preset, program, tmp_path):
-    report = tmp_path / "report.xml"
-    rc, output = run("ctest", "--preset", preset, "-R", f"^{program}$", "--no-tests=error", "--output-junit", str(report))
-    assert rc == 0, output
-    case = ElementTree.parse(report).find("testcase")
+def test_c(outcomes, program):
+    case = outcomes.cases[program]
+    said = (case.findtext("system-out") or "").strip()
     if case.find("skipped") is not None:
-        said = case.findtext("system-out").strip().removeprefix("skipped: ")
-        pytest.skip(said or f"{program} exited with 77 and did not say why")
+        pytest.skip(said.removeprefix("skipped: ") or f"{program} exited with 77 and did not say why")
+    assert case.get("status") == "run", f"{program}: {case.get('status')}\n{said}"
 
 
-@pytest.mark.parametrize("preset", ["futex"], indirect=True)
-@pytest.mark.parametrize("program", SCHEDULES)
-def test_schedule(preset, program, tmp_path):
+@pytest.mark.parametrize("outcomes", ["futex"], indirect=True)
+@pytest.mark.parametrize("program", [f"schedule_{name}" for name in SCHEDULES])
+def test_schedule(outcomes, program):
     """Each program of tests/schedule: fibers in one thread, of which a sanitizer would see nothing."""
-    test_c(preset, f"schedule_{program}", tmp_path)
+    test_c(outcomes, program)

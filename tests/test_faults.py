@@ -10,20 +10,16 @@ import subprocess
 import sys
 
 import pytest
-from test_c import ENVIRONMENT, ROOT
+from c_build import ROOT, build
 
 HARNESS = ROOT / "tests/fault/harness.py"
-LIBRARY = ROOT / "build/c-futex/tests/libfault.so"
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
 def library():
-    for command in (["cmake", "--preset", "futex"], ["cmake", "--build", "--preset", "futex", "--target", "fault"]):
-        done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return LIBRARY
+    return build("futex", "fault") / "tests/libfault.so"
 
 
 @pytest.mark.parametrize("where", ["main", "worker"])

@@ -1,4 +1,4 @@
-"""Rings and loaders where something is scarce: one clean error or none, nothing left, and all is well when there is more again."""
+"""Rings and loaders where something is scarce: one clean error or none, nothing left, and all is well with more again."""
 
 import contextlib
 import ctypes

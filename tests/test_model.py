@@ -1,4 +1,4 @@
-"""Models of the ring: every schedule and every death of tests/model/*.pml under spin, the orders of tests/model/*.cpp under relacy.
+"""Models of the ring: every schedule and death of tests/model/*.pml under spin, the orders of tests/model/*.cpp under relacy.
 
 What a model shows and leaves out stands in its head. Each is checked in several sizes, and again with one fault planted in it, a
 mutant, which must be found, and for the right reason. By hand, in an empty folder:
@@ -322,7 +322,7 @@ def test_the_orders_are_those_of_the_sources():
     for path in MODELS.glob("*.cpp"):
         said = re.findall(r'\b(?:order|fence)\("(\w+:\w+)", (\w+)', path.read_text())
         assert said
-        assert {name: order for name, order in said} == {name: labels.get(name) for name, _ in said}, path.name
+        assert dict(said) == {name: labels.get(name) for name, _ in said}, path.name
     for path in MODELS.glob("*.pml"):
         named = set(re.findall(r"\b([a-z_]+:[A-Z])\b", path.read_text()))
         assert named <= labels.keys(), path.name

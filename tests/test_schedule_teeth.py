@@ -1,20 +1,18 @@
-"""The sweeps of tests/schedule notice faults: with each of these planted in a copy of the library, one fails and says how to repeat it."""
+"""The sweeps of tests/schedule notice faults: with each of these planted in a copy of the library, one fails and says how to
+repeat it."""
 
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from test_c import ENVIRONMENT, ROOT, SCHEDULES
-from test_c import run as run_in_root
+from c_build import ENVIRONMENT, ROOT, build
 
 C = ROOT / "src/ringbuf_c"
 SCHEDULE = ROOT / "tests/schedule"
-BUILD = ROOT / "build/c-futex"
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -97,6 +95,8 @@ FAULTS = [
         "broadcast keep",
         "starts before it",
     ),
+    Fault("a joining reader owed nothing yet", "ring.c", "atomic_store_explicit(&reader->start, 0, memory_order_seq_cst);",
+          "atomic_store_explicit(&reader->start, UINT64_MAX, memory_order_seq_cst);", "broadcast keep", "from under its reader"),
     Fault("what a reader keeps ignored", "ring.c", "return atomic_load_explicit(&map->control->readers[b].keeps, memory_order_seq_cst) != 0;",
           "return false;", "broadcast two-each", "from under its reader"),
     Fault("what a reader keeps said too late", "ring.c", "held != NULL, memory_order_seq_cst", "0, memory_order_seq_cst", "broadcast nobody-stays",
@@ -121,11 +121,8 @@ def run(*command):
 @pytest.fixture(scope="module")
 def libraries():
     """What is linked around a planted fault, built from the sources as they are now."""
-    targets = ["ringbuf_steps", "ringbuf_scheduler"]
-    for command in (["cmake", "--preset", "futex"], ["cmake", "--build", "--preset", "futex", "--target", *targets]):
-        rc, output = run_in_root(*command)
-        assert rc == 0, f"{' '.join(command)} failed:\n{output}"
-    return [str(BUILD / f"lib{name}.a") for name in ("ringbuf_scheduler", "ringbuf_steps", "ringbuf_scheduler")]
+    folder = build("futex", "ringbuf_steps", "ringbuf_scheduler")
+    return [str(folder / f"lib{name}.a") for name in ("ringbuf_scheduler", "ringbuf_steps", "ringbuf_scheduler")]
 
 
 def plant(fault, folder):
@@ -152,7 +149,7 @@ def compile(*arguments):
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory):
     folder = tmp_path_factory.mktemp("objects")
-    for program in SCHEDULES:
+    for program in ("queue", "broadcast", "waiting"):
         compile("-c", SCHEDULE / f"{program}.c", "-o", folder / f"{program}.o")
     return folder
 

@@ -251,7 +251,7 @@ def _limit(kind: int) -> str:
 
 
 def _close_what_the_start_left(error: BaseException) -> None:
-    """multiprocessing forgets its pipes when one more pipe, or the fork, is refused (popen_fork.Popen._launch, as of Python 3.14).
+    """multiprocessing forgets its pipes when one more pipe, or the fork, is refused (popen_fork.Popen._launch, Python 3.14).
     Nobody but that frame knows them, and whoever tries again and again would run out of descriptors."""
     from multiprocessing import popen_fork
 
