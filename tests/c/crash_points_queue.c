@@ -22,6 +22,7 @@ static void produce(enum state in)
 	abandon(slot);
 	ledger->fate[21] = ABORTING;
 	rb_detach(ring);
+	ledger->fate[21] = ABORTED;
 }
 
 /* More than the ring holds, so that it waits for messages in every state. */

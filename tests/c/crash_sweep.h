@@ -420,9 +420,10 @@ static inline bool run(struct deed deed, int64_t *took)
 	int64_t began = rb_now_ns();
 	ledger->open = ledger->gone = 1;
 	legal_words(&map);
+	bool asleep = deed.nth == 2 || (state == HALF && (deed.point == P(claim_tagged) || deed.point == P(take_owned)));
 	bool finished = t_stats(ring).finished; /* else it died before */
 	if (!finished)
-		move_a_round(tag, deed.nth > 1);
+		move_a_round(tag, asleep);
 	*took = rb_now_ns() - began;
 	ledger->over = 1;
 	t_ends_well(partner);
@@ -432,7 +433,8 @@ static inline bool run(struct deed deed, int64_t *took)
 		if (map.header.mode == RB_QUEUE)
 			t_equal(t_refused_take(ring), -EPIPE);
 	} else {
-		scene_reach_every_slot();
+		scene_reach_every_slot(asleep);
+		*took = rb_now_ns() - began;
 	}
 	scene_check_whole();
 	scene_check_fates(may_be_uncounted(&deed));

@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 			if (!(call->states & 1u << state) || (!sweep.thorough && (call->late || state != HALF)))
 				continue;
 			explore(&way);
-			sweep_calls(call->name, scene_states[state], &way, kill_at);
+			sweep_calls(call->name, scene_states[state], &way, state == HALF && !call->late, kill_at);
 		}
 	}
 	free(way.stops);

@@ -81,7 +81,7 @@ static inline void check_ring_goes_on(void)
 		t_check(put(tag, t_soon()));
 		t_check(get(NULL, t_soon()));
 	}
-	scene_reach_every_slot();
+	scene_reach_every_slot(false);
 	scene_check_whole();
 	scene_check_fates(0);
 }

@@ -23,7 +23,7 @@ enum state { EMPTY, HALF, FULL, WRAPPING, STATES };
 static const char *const scene_states[] = { "empty", "half full", "full", "gone round" };
 
 /* How far a message has come with its producer, and with a consumer that may die. */
-enum fate { UNKNOWN, CLAIMING, CLAIMED, COMMITTING, COMMITTED, ABORTING };
+enum fate { UNKNOWN, CLAIMING, CLAIMED, COMMITTING, COMMITTED, ABORTING, ABORTED };
 enum hand { UNTOUCHED, HOLDING, RELEASING, RELEASED };
 
 struct ledger {
@@ -65,6 +65,7 @@ static inline void abandon(struct rb_slot slot)
 {
 	ledger->fate[slot.tag] = ABORTING;
 	t_equal(rb_abort(ring, &slot), 0);
+	ledger->fate[slot.tag] = ABORTED;
 }
 
 static inline bool put(uint64_t tag, int64_t deadline_ns)
@@ -157,8 +158,9 @@ static inline int scene_descriptors(void)
 	return n;
 }
 
-/* With nobody else left: what is there is taken, and then all slots at once are to be had. */
-static inline void scene_reach_every_slot(void)
+/* With nobody else left: what is there is taken, and then all slots at once are to be had: by asking again and again, or by
+ * sleeping until they are there. */
+static inline void scene_reach_every_slot(bool asleep)
 {
 	struct rb_slot slots[SLOTS];
 	int held = 0;
@@ -168,7 +170,7 @@ static inline void scene_reach_every_slot(void)
 			t_die(__FILE__, __LINE__, "of %d slots only %d are to be had", SLOTS, held);
 		while (map.header.mode == RB_QUEUE && get(NULL, RB_NOW))
 			;
-		held += rb_claim(ring, 0, RB_ANY, RB_NOW, &slots[held]) == 0;
+		held += rb_claim(ring, 0, RB_ANY, asleep ? end : RB_NOW, &slots[held]) == 0;
 	}
 	for (int i = 0; i < SLOTS; i++)
 		t_equal(rb_abort(ring, &slots[i]), 0);
@@ -217,7 +219,7 @@ static inline void scene_check_message(uint64_t tag, int gone, struct tally *tal
 		tally->maybe_vanished += all == 0 && (fate == COMMITTING || maybe_had);
 	} else if (seen + had > 0) {
 		scene_fail(tag, "seen %d times, and was never committed (%d)", seen + had, fate);
-	} else if (fate == CLAIMED ? gone != 1 : gone > (fate != UNKNOWN)) {
+	} else if (fate == CLAIMED ? gone != 1 : gone > (fate == CLAIMING || fate == ABORTING)) {
 		scene_fail(tag, "lost %d times (%d)", gone, fate);
 	}
 }
