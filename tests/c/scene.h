@@ -168,6 +168,8 @@ static inline void scene_reach_every_slot(bool asleep)
 	for (int64_t end = t_soon(); held < SLOTS;) {
 		if (rb_now_ns() > end)
 			t_die(__FILE__, __LINE__, "of %d slots only %d are to be had", SLOTS, held);
+		if (asleep && map.header.redeliver && t_stats(ring).reading > 0)
+			t_check(get(NULL, end)); /* in dead hands as yet */
 		while (map.header.mode == RB_QUEUE && get(NULL, RB_NOW))
 			;
 		held += rb_claim(ring, 0, RB_ANY, asleep ? end : RB_NOW, &slots[held]) == 0;
