@@ -96,7 +96,7 @@ FAULTS = [
         "starts before it",
     ),
     Fault("a joining reader owed nothing yet", "ring.c", "atomic_store_explicit(&reader->start, 0, memory_order_seq_cst);",
-          "atomic_store_explicit(&reader->start, UINT64_MAX, memory_order_seq_cst);", "broadcast keep", "from under its reader"),
+          "atomic_store_explicit(&reader->start, UINT64_MAX, memory_order_seq_cst);", "broadcast join", "from under its reader"),
     Fault("what a reader keeps ignored", "ring.c", "return atomic_load_explicit(&map->control->readers[b].keeps, memory_order_seq_cst) != 0;",
           "return false;", "broadcast two-each", "from under its reader"),
     Fault("what a reader keeps said too late", "ring.c", "held != NULL, memory_order_seq_cst", "0, memory_order_seq_cst", "broadcast nobody-stays",

@@ -131,11 +131,13 @@ static void read_all(int me)
 	}
 }
 
+/* As rb_subscribe() has it. */
 static void subscribe(int me)
 {
 	past.too_old[me] = past.committed;
 	int rc = rb_ring_subscribe(&world.selves[me]);
 	sched_check(rc == 0, "subscribe says %d", rc);
+	rb_ring_clear_unentitled(&world_map);
 	past.staying |= 1u << me;
 }
 
@@ -341,6 +343,7 @@ static const struct sched_case cases[] = {
 	  { { 2, 1, 0, 0 }, { 1, 2, 1, 200000 } } },
 	{ "keep", prepare, { PRODUCER(1), PRODUCER(2), STAYS, LEAVES, JOINS, REAPER }, KEEP, { { 2, 0, 0, 0 } },
 	  { { 2, 0, 0, 0 }, { 1, 1, 1, 0 }, { 1, 2, 2, 200000 } } },
+	{ "join", prepare, { PRODUCER(1), JOINS, REAPER }, TWO_EACH, { { 4, 0, 0, 0 }, { 2, 1, 0, 0 } }, { { 4, 1, 1, 0 } } },
 	{ "two-each", prepare, { PRODUCER(1), PRODUCER(2), STAYS, LEAVES }, KEEP | TWO_EACH, { { 2, 0, 1, 0 }, { 1, 1, 1, 0 } },
 	  { { 2, 1, 1, 0 } } },
 	{ "nobody-stays", prepare, { PRODUCER(1), LEAVES, JOINS, REAPER }, KEEP | TWO_EACH, { { 2, 1, 0, 0 } },
