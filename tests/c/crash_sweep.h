@@ -292,10 +292,10 @@ static inline void check_not_robbed(const struct guarded *before, pid_t victim, 
 			      (unsigned long long)before->parts[i], (unsigned long long)now.parts[i]);
 }
 
-/* The living move this one along, over the slots that are left. Returns false when none is. */
-static inline bool deliver(uint64_t tag)
+/* The living move this one along, over the slots that are left. Returns false when none is by the deadline. */
+static inline bool deliver(uint64_t tag, int64_t deadline_ns)
 {
-	if (!put(tag, rb_now_ns() + T_MS_NS))
+	if (!put(tag, deadline_ns))
 		return false;
 	for (int64_t end = t_soon(); ledger->seen[tag] == 0; usleep(50)) {
 		if (rb_now_ns() > end)
@@ -325,11 +325,13 @@ static inline uint64_t go_on_without_it(uint64_t tag)
 	while (queue && get(NULL, RB_NOW))
 		;
 	int left = slots_in(RB_FREE);
-	while (moved < SLOTS + 1 && deliver(tag)) {
+	int must = left == 0 ? 0 : queue ? SLOTS + 1 : left;
+	/* The partner may have the one slot that is left in its hands, and no processor. */
+	while (moved < SLOTS + 1 && deliver(tag, moved < must ? t_soon() : rb_now_ns() + T_MS_NS)) {
 		tag++;
 		moved++;
 	}
-	if (left > 0 && moved < (queue ? SLOTS + 1 : left))
+	if (moved < must)
 		t_die(__FILE__, __LINE__, "with %d slots left, the others move %d messages", left, moved);
 	rb_recover(ring);
 	return tag;
