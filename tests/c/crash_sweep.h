@@ -266,11 +266,11 @@ static inline struct guarded guard(pid_t victim, pid_t corpse)
 
 	for (uint32_t p = 0; p < map.header.participants; p++)
 		guarded.rows |= (uint64_t)row_is_guarded(p, victim, corpse) << p;
-	/* Only readers that are entitled by now: others' bits are cleared by whoever sees them. */
+	/* Of a reader that is neither active nor keeps anything, bits are cleared by whoever sees them. */
 	for (uint32_t b = 0; b < RB_READERS_MAX; b++) {
 		const struct rb_reader *reader = &map.control->readers[b];
-		bool entitled = (map.control->active >> b & 1 && reader->start != UINT64_MAX) || reader->keeps;
-		if (reader->owner != 0 && guarded.rows >> (reader->owner - 1) & 1 && entitled)
+		bool guards = map.control->active >> b & 1 || reader->keeps;
+		if (reader->owner != 0 && guarded.rows >> (reader->owner - 1) & 1 && guards)
 			guarded.readers |= 1u << b;
 	}
 	for (uint32_t i = 0; i < SLOTS; i++)
@@ -494,7 +494,8 @@ static inline void do_at_point(int point, int passes, bool stop, bool delay)
 		sweep.died_at[point] |= died;
 		if (stop) {
 			say_where("stopped", point, nth);
-			run_fast_enough((struct deed){ CRASH_STOP, point, nth });
+			if (!run_fast_enough((struct deed){ CRASH_STOP, point, nth }) && must && nth == 1)
+				t_die(__FILE__, __LINE__, "it did not come by");
 		}
 		if (delay) {
 			say_where("delayed", point, nth);
