@@ -1,5 +1,6 @@
 """The loader's inner parts, each by itself."""
 
+import errno
 import os
 import pickle
 import signal
@@ -11,7 +12,7 @@ import pytest
 from processes import eventually, forked, process
 
 from ringbuf import BatchTooLarge
-from ringbuf.loader import lifecycle
+from ringbuf.loader import channel, lifecycle
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import make_fetcher
@@ -85,6 +86,29 @@ def test_what_is_posted_to_a_full_channel_arrives_later_in_order_and_once(ends):
     assert theirs.receive() == (["refused", 2], [])
     assert theirs.receive() is None
     assert ours.send("again")
+
+
+def test_a_busy_end_is_no_shortage_however_long_it_lasts(ends, monkeypatch):
+    ours, _ = ends
+    refusals = []
+    clock = [100.0]
+    monkeypatch.setattr(ours, "_send", lambda data, descriptor: refusals.pop(0))
+    monkeypatch.setattr(channel.time, "monotonic", lambda: clock[0])
+
+    def flush_after(seconds, refusal):
+        clock[0] += seconds
+        refusals.append(refusal)
+        ours.flush()
+
+    refusals.append(errno.EAGAIN)
+    ours.post("refused", 1)
+    flush_after(3600, errno.EAGAIN)
+    flush_after(3600, errno.ENOBUFS)
+    flush_after(channel.SHORTAGE_S - 1, errno.ENOBUFS)
+    flush_after(1, errno.EAGAIN)  # it is over
+    flush_after(3600, errno.ENOMEM)
+    with pytest.raises(OSError, match="no message to a worker"):
+        flush_after(channel.SHORTAGE_S + 1, errno.ENOMEM)
 
 
 def test_what_is_posted_and_not_sent_leaves_no_descriptor(ends):

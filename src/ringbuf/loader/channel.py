@@ -37,7 +37,8 @@ class Channel:
         self._socket = end
         self._poll = select.poll()
         self._poll.register(end, select.POLLIN)
-        self._unsent: deque[tuple[float, bytes, int | None]] = deque()
+        self._unsent: deque[tuple[bytes, int | None]] = deque()
+        self._short_since: float | None = None
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -53,7 +54,7 @@ class Channel:
         """Send now, or else as soon as flush() finds room; after what was posted before."""
         data = json.dumps(message).encode()
         if self._unsent or self._send(data, descriptor) in NOT_NOW:
-            self._unsent.append((time.monotonic(), data, None if descriptor is None else os.dup(descriptor)))
+            self._unsent.append((data, None if descriptor is None else os.dup(descriptor)))
 
     def flush(self) -> None:
         """Send what was posted and is not sent yet, as far as there is room. To an end that is gone there is nothing to send.
@@ -61,11 +62,14 @@ class Channel:
         Raises OSError when the kernel has been short of memory for it for too long; what is unsent stays so.
         """
         while self._unsent:
-            since, data, descriptor = self._unsent[0]
-            refused = self._send(data, descriptor)
-            if refused in NOT_NOW:
-                if refused != errno.EAGAIN and time.monotonic() - since > SHORTAGE_S:
+            refused = self._send(*self._unsent[0])
+            if refused in NOT_NOW - {errno.EAGAIN}:
+                self._short_since = self._short_since or time.monotonic()
+                if time.monotonic() - self._short_since > SHORTAGE_S:
                     raise OSError(refused, f"no message to a worker for {SHORTAGE_S} s: {os.strerror(refused)}")
+                return
+            self._short_since = None
+            if refused == errno.EAGAIN:
                 return
             self._forget_first()
 
@@ -83,7 +87,7 @@ class Channel:
         return 0
 
     def _forget_first(self) -> None:
-        _, _, descriptor = self._unsent.popleft()
+        _, descriptor = self._unsent.popleft()
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
