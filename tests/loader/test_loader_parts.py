@@ -111,6 +111,18 @@ def test_a_busy_end_is_no_shortage_however_long_it_lasts(ends, monkeypatch):
         flush_after(channel.SHORTAGE_S + 1, errno.ENOMEM)
 
 
+def test_what_is_not_sent_yet_can_be_forgotten_to_tell_something_else(ends):
+    ours, theirs = ends
+    while ours.send("x" * 1000):
+        pass
+    ours.post("refused", 1)
+    while theirs.receive():
+        pass
+    ours.forget()
+    assert ours.send("stop")
+    assert theirs.receive() == (["stop"], [])
+
+
 def test_what_is_posted_and_not_sent_leaves_no_descriptor(ends):
     ours, theirs = ends
     while ours.send("x" * 1000):

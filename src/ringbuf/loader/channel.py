@@ -73,6 +73,11 @@ class Channel:
                 return
             self._forget_first()
 
+    def forget(self) -> None:
+        """Never send what is not sent yet."""
+        while self._unsent:
+            self._forget_first()
+
     def _send(self, data: bytes, descriptor: int | None) -> int:
         """0, or an errno of NOT_NOW or GONE."""
         rights = []
@@ -119,8 +124,7 @@ class Channel:
         return json.loads(data), list(descriptors)
 
     def close(self) -> None:
-        while self._unsent:
-            self._forget_first()
+        self.forget()
         # Not shutdown(): after a fork other processes have this end too, and it stays theirs.
         self._socket.close()
 

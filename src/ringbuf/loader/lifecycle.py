@@ -144,6 +144,7 @@ class Crew:
             with _sigint_held():
                 self._tasks.finish()
                 for member in self.members:
+                    member.channel.forget()  # else it would be in the way
                     member.channel.send("stop")
                 self._wait(STOP_S)
         finally:
