@@ -163,9 +163,9 @@ inline die()
 /* ---- participant.c ---- */
 
 #define ROWS_TO_REAP(p) (joined[p] && lock[p] == 0)
+#define VACANT(p) (!joined[p] && lock[p] == 0)
 #if ROWS == 1
 #define SOMEBODY_DIED ROWS_TO_REAP(0)
-#define VACANT(p) (!joined[p] && lock[p] == 0)
 #define SOME_ROW_VACANT VACANT(0)
 #elif ROWS == 2
 #define SOMEBODY_DIED (ROWS_TO_REAP(0) || ROWS_TO_REAP(1))
@@ -177,7 +177,6 @@ inline die()
 #define SOMEBODY_DIED (ROWS_TO_REAP(0) || ROWS_TO_REAP(1) || ROWS_TO_REAP(2) || ROWS_TO_REAP(3))
 #define SOME_ROW_VACANT (VACANT(0) || VACANT(1) || VACANT(2) || VACANT(3))
 #endif
-#define VACANT(p) (!joined[p] && lock[p] == 0)
 
 inline join()
 {

@@ -5,7 +5,7 @@
  * looks at the flag. (On x86 the compare-and-swaps before are fences themselves; on ARM they are not, see notify:A.)
  *
  * Shown: one of the two sees the other: wait.h's key invariant. Left out: every other order that a weaker machine may
- * change (wait.cpp). Mutants: NO_FENCE_BEFORE_THE_LOOK, NO_FENCE_BEFORE_THE_FLAG. */
+ * change (sleep.cpp). Mutants: NO_FENCE_BEFORE_THE_LOOK, NO_FENCE_BEFORE_THE_FLAG. */
 
 bool flag, thing;
 bool flag_buffered, thing_buffered;
