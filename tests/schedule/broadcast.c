@@ -349,6 +349,8 @@ static const struct sched_case cases[] = {
 	{ "nobody-stays", prepare, { PRODUCER(1), LEAVES, JOINS, REAPER }, KEEP | TWO_EACH, { { 2, 1, 0, 0 } },
 	  { { 2, 1, 1, 0 }, { 1, 2, 0, 0 } } },
 	{ "abort", prepare, { PRODUCER(1), STAYS, LEAVES, JOINS }, ABORT | TWO_EACH, { { 2, 1, 0, 0 } }, { { 3, 1, 1, 0 } } },
+	/* Few, interrupted often. */
+	{ "withdraw", prepare, { PRODUCER(1), LEAVES }, KEEP | TWO_EACH, { { 8, 1, 1, 0 } }, { { 12, 2, 2, 0 } } },
 };
 
 int main(int argc, char **argv)

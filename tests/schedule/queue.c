@@ -289,6 +289,8 @@ static const struct sched_case cases[] = {
 	  { { 2, 1, 0, 0 }, { 1, 2, 0, 200000 } } },
 	{ "twice", prepare, { TWO_AND_TWO }, REDELIVER | ONE_EACH | TWICE, { { 2, 0, 0, 0 } }, { { 3, 1, 0, 0 } } },
 	{ "small", prepare, { TWO_AND_TWO, REAPER }, REDELIVER | ONE_EACH, { { 1, 1, 0, 0 } }, { { 2, 1, 0, 0 }, { 1, 2, 0, 0 } } },
+	/* Few, interrupted often. */
+	{ "pair", prepare, { PRODUCER(1), CONSUMER(1) }, REDELIVER, { { 8, 1, 0, 0 } }, { { 12, 2, 0, 0 } } },
 	{ "reapers", prepare, { PRODUCER(1), CONSUMER(1), REAPER, { "reaper 2", world_reaper, true } }, REDELIVER | ONE_EACH,
 	  { { 2, 1, 0, 0 }, { 1, 2, 0, 0 } }, { { 2, 2, 0, 0 }, { 3, 1, 0, 0 } } },
 };
