@@ -15,6 +15,9 @@
  * A notifier killed between its CAS and the kernel call loses a wake-up: no protocol over futexes avoids
  * that. So no sleep may be unbounded: callers pass an `until` at most a slice away and then look again.
  *
+ * Where the kernel refuses to put anybody to sleep on the word (a sandbox), a sleep is a nap of a millisecond, which no
+ * notifier ends.
+ *
  * Wakes everybody, always: waking one loses wake-ups unless the epoch moves twice (found by model checking). */
 #ifndef RB_WAIT_H
 #define RB_WAIT_H

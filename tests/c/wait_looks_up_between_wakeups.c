@@ -52,7 +52,7 @@ int main(void)
 
 	t_equal(rb_take(waiter, &other, t_soon(), &slot), -EINTR);
 	t_equal(asked, 3);
-	t_check(t_stats(ring).waits > 5); /* it was woken in between */
+	t_check(t_stats(ring).waits > 3); /* it was woken in between: each look-up but for those ends one wait */
 
 	asked = -1000;
 	t_kill(child);

@@ -12,7 +12,8 @@
  * wake-up: that is the reason for slices in wait.h. Likewise with bells when one sleeper is slow and
  * others are fast: it may lose its post to a sleeper of the epoch after next that wants another kind (KINDS 2, IDLE 1),
  * and sleep out its slice.
- * Left out: weaker memory than sequential consistency (store_buffer.pml, sleep.cpp), deadlines, wrap-around of the epoch.
+ * Left out: weaker memory than sequential consistency (store_buffer.pml, sleep.cpp), deadlines, wrap-around of the epoch,
+ * that after a thousand lost races (only a hostile peer causes so many) prepare and notify give up.
  *
  * WAITERS_ONLY: only they die, which costs nobody a wake-up, slices or not.
  * Mutants: each is marked at its place. */

@@ -22,7 +22,7 @@
 #define CHOICES_MAX (3 * SCHED_FIBERS_MAX)
 #define REMEMBERED_MAX 2048
 #define SEEN_BITS_USUAL 23
-#define SEEN_BITS_THOROUGH 26
+#define SEEN_BITS_THOROUGH 28
 #define PROGRESS_S 5
 
 enum status { RUNS, WAITS, DONE, DEAD };
@@ -784,6 +784,8 @@ int sched_main(int argc, char **argv, const struct sched_case *cases, int count)
 		else
 			refuse("what is this?");
 	}
+	if (bounds.preemptions > 15)
+		refuse("more preemptions than the table of states can tell apart: 15");
 	seen_bits = thorough ? SEEN_BITS_THOROUGH : SEEN_BITS_USUAL;
 	seen = calloc(UINT64_C(1) << seen_bits, sizeof(*seen));
 	tape = malloc(TAPE_BYTES);
