@@ -50,7 +50,48 @@ static void claim_and_die(void *arg)
 	raise(SIGKILL);
 }
 
+static void take_and_die(void *arg)
+{
+	(void)arg;
+	t_take(peer);
+	raise(SIGKILL);
+}
+
+static void somebody_dies_with_a_message(void)
+{
+	t_put(peer, 1);
+	t_equal(t_wait(t_child(take_and_die, NULL)), SIGKILL);
+}
+
 static void somebody_dies(void) { t_equal(t_wait(t_child(claim_and_die, NULL)), SIGKILL); }
+
+/* As a commit leaves it that falls into the joining of reader 0. */
+static void leave_a_bit(uint64_t ticket)
+{
+	struct rb_map map = t_map(ring);
+
+	atomic_store(&map.descs[0].word, rb_word(&map, RB_READY, 1, ticket));
+	t_unmap(&map);
+}
+
+static uint64_t last_ticket(void)
+{
+	struct rb_map map = t_map(ring);
+	uint64_t ticket = atomic_load(&map.control->tickets) - 1;
+
+	t_unmap(&map);
+	return ticket;
+}
+
+static void owed_too_much_joining(void) { t_put(peer, 1); leave_a_bit(last_ticket()); }
+
+static void owed_too_much(void)
+{
+	t_put(peer, 1);
+	uint64_t ticket = last_ticket();
+	t_equal(rb_subscribe(peer), 0);
+	leave_a_bit(ticket);
+}
 
 static void damage(void)
 {
@@ -66,9 +107,11 @@ static void commit(void) { t_commit(peer, held); }
 static void give_up(void) { t_equal(rb_abort(peer, &held), 0); }
 static void release(void) { t_equal(rb_release(peer, &held), 0); }
 static void finish(void) { rb_finish(peer); }
+static void subscribe(void) { t_equal(rb_subscribe(peer), 0); }
 static void unsubscribe(void) { t_equal(rb_unsubscribe(peer), 0); }
 static void recover(void) { rb_recover(peer); }
 static void find_damage(void) { t_equal(t_refused_take(peer), -EBADMSG); }
+static void look(void) { t_equal(t_refused_take(peer), -EAGAIN); }
 static void leave(void) { rb_detach(peer); peer = NULL; }
 
 static const struct change changes[] = {
@@ -83,10 +126,13 @@ static const struct change changes[] = {
 	{ "leaving with a claim after finish wakes a taker", RB_QUEUE, false, -EPIPE, finish_claimed, leave, 1 },
 	{ "leaving with a message wakes a taker", RB_QUEUE, false, 0, take, leave, 1 },
 	{ "finding a death wakes a claimer", RB_QUEUE, true, 0, somebody_dies, recover, 1 },
+	{ "finding a death wakes a taker", RB_QUEUE, false, 0, somebody_dies_with_a_message, recover, 1 },
 	{ "finding damage wakes a claimer", RB_QUEUE, true, 0, damage, find_damage, 1 },
 	{ "commit wakes a reader", RB_BROADCAST, false, 0, nothing, put, 1 },
 	{ "the last release wakes a claimer", RB_BROADCAST, true, 0, peer_reads, release, 1 },
 	{ "a commit that nobody reads wakes a claimer", RB_BROADCAST, true, 0, claim, commit, 1 },
+	{ "joining after a commit wakes a claimer", RB_BROADCAST, true, 0, owed_too_much_joining, subscribe, 1 },
+	{ "looking for a message wakes a claimer", RB_BROADCAST, true, 0, owed_too_much, look, 1 },
 	{ "unsubscribing wakes a claimer", RB_BROADCAST, true, 0, peer_owes, unsubscribe, 1 },
 	{ "unsubscribing with a message in hand wakes a claimer", RB_BROADCAST, true, 0, peer_holds_one_of_two, unsubscribe, 2 },
 	{ "a reader's leaving wakes a claimer", RB_BROADCAST, true, 0, peer_reads, leave, 1 },
