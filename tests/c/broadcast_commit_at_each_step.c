@@ -1,4 +1,5 @@
-/* Wherever in a commit a reader joins, it gets that message exactly when its first ticket is not later; wherever one leaves, no bit of it stays. */
+/* Wherever in a commit a reader joins, it gets that message exactly when its first ticket is not later; wherever one leaves, no bit of it stays.
+ * Wherever one joins, another of its threads that takes already keeps what it has taken. */
 #include "t.h"
 
 #include "steps.h"
@@ -94,6 +95,35 @@ static bool commit_while_joining(int n)
 	return reached;
 }
 
+/* Another thread of the joining reader, which needs no more than to see that it has an entry. */
+static struct rb_slot held;
+static bool holds;
+
+static void commit_and_take(void)
+{
+	bool freed;
+
+	t_put(ring, 1);
+	holds = rb_ring_take(&guest, NULL, &held, &freed) == 0;
+}
+
+static bool take_while_joining(int n)
+{
+	holds = false;
+	steps_begin(n, commit_and_take);
+	t_check(rb_ring_subscribe(&guest) >= 0);
+	bool reached = steps_end();
+	rb_ring_clear_unentitled(&map);
+	if (holds) {
+		t_equal(atomic_load(&map.descs[held.index].word), held.word);
+		t_equal(rb_ring_release(&guest, &held), 0);
+	}
+	rb_ring_unsubscribe(&map, guest.reader);
+	guest.reader = RB_NO_READER;
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
 int main(void)
 {
 	int n = 1;
@@ -114,6 +144,13 @@ int main(void)
 	for (n = 1; commit_while_joining(n); n++)
 		snprintf(t_context, sizeof(t_context), "committed at instruction %d of joining: ", n + 1);
 	t_check(n > 10);
+	guest.reader = RB_NO_READER;
+	guest.held = calloc(SLOTS, sizeof(*guest.held));
+	t_check(guest.held);
+	for (n = 1; take_while_joining(n); n++)
+		snprintf(t_context, sizeof(t_context), "taken at instruction %d of joining: ", n + 1);
+	t_check(n > 10);
+	free(guest.held);
 	t_unmap(&map);
 	rb_detach(reader);
 	rb_detach(ring);
