@@ -57,6 +57,15 @@ static void a_dead_parent_is_noticed(void)
 	t_equal(t_stats(ring).lost, 1);
 }
 
+static void subscribe_anew(void *arg)
+{
+	(void)arg;
+	t_equal(rb_subscribe(ring), 0);
+	t_put(ring, 8);
+	t_equal(t_get(ring), 8);
+	rb_detach(ring);
+}
+
 static void a_childs_reader_is_its_own(void)
 {
 	rb_ring *queue = ring;
@@ -74,11 +83,17 @@ static void a_childs_reader_is_its_own(void)
 		t_equal(rb_subscribe(ring), 0);
 		t_equal(t_stats(ring).readers, 2);
 		t_equal(t_refused_take(ring), -EAGAIN); /* 7 was before its time */
+		t_equal(rb_unsubscribe(ring), 0); /* it holds nothing: at once */
+		t_equal(t_stats(ring).readers, 1);
+		t_equal(rb_subscribe(ring), 0);
 		rb_detach(ring);
 		_exit(0);
 	}
 	t_ends_well(pid);
 	t_equal(t_stats(ring).readers, 1);
+	t_equal(rb_unsubscribe(ring), 0); /* with 7 in hand */
+	t_equal(rb_subscribe(ring), -EBUSY);
+	t_ends_well(t_child(subscribe_anew, NULL));
 	t_verify(&taken);
 	t_equal(rb_release(ring, &taken), 0);
 	t_equal(t_stats(ring).free, 2);
