@@ -10,6 +10,7 @@ int main(void)
 	t_equal(ftruncate(rb_fd(ring), 4096), -1);
 	t_equal(ftruncate(rb_fd(ring), (off_t)info.total_bytes + 4096), -1);
 	t_equal(fcntl(rb_fd(ring), F_ADD_SEALS, F_SEAL_WRITE), -1);
+	t_equal(fcntl(rb_fd(ring), F_GET_SEALS), T_SEALS); /* nobody adds one that keeps attachers from writing */
 
 	int fd = t_copy(ring, info.total_bytes, 0);
 	t_refuses(fd, -EBADMSG);
