@@ -78,6 +78,25 @@ int main(void)
 	t_equal(pwrite(fd, &other, sizeof(other), 0), sizeof(other));
 	t_refuses(fd, -EBADMSG);
 
+	/* A page that is none, and offsets that go with it. */
+	struct rb_header odd = whole;
+	odd.page_bytes = 4097;
+	odd.slots = 2;
+	odd.slot_stride = (odd.slot_bytes + 4096) & ~UINT64_C(4096);
+	odd.payload_at = (odd.descs_at + odd.slots * sizeof(struct rb_desc) + 4096) & ~UINT64_C(4096);
+	odd.total_bytes = odd.payload_at + odd.slots * odd.slot_stride;
+	t_check(odd.total_bytes <= info.total_bytes);
+	odd.checksum = t_checksum(&odd);
+	t_equal(pwrite(fd, &odd, sizeof(odd), 0), sizeof(odd));
+	t_refuses(fd, -EBADMSG);
+
+	/* Neither true nor false. */
+	struct rb_header maybe = whole;
+	maybe.redeliver = 2;
+	maybe.checksum = t_checksum(&maybe);
+	t_equal(pwrite(fd, &maybe, sizeof(maybe), 0), sizeof(maybe));
+	t_refuses(fd, -EBADMSG);
+
 	/* A name that does not end, or that no creator could have given. */
 	struct rb_header named = whole;
 	memset(named.name, 'x', sizeof(named.name));
