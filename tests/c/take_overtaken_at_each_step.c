@@ -1,4 +1,5 @@
-/* Wherever in a take two messages are committed one after the other, it does not get the second before the first; and wherever another takes, none is had twice. */
+/* Wherever in a take two messages are committed one after the other, it does not get the second before the first; and wherever another takes, none is had twice,
+ * nor one that the filter refuses. */
 #include "t.h"
 
 #include "steps.h"
@@ -75,6 +76,30 @@ static bool steal_at(int n)
 	return reached;
 }
 
+static bool steal_the_only_one_at(int n)
+{
+	const struct rb_filter filter = { .by_tag = true, .tag = 1 };
+	struct rb_slot slot;
+
+	stolen = 0;
+	t_put(other, 1);
+	t_put(other, 2);
+	steps_begin(n, steal);
+	int rc = rb_ring_take(&self, &filter, &slot, &freed);
+	bool reached = steps_end();
+	if (rc == 0) {
+		t_equal(slot.tag, 1);
+		t_equal(rb_release(ring, &slot), 0);
+	} else {
+		t_equal(rc, -EAGAIN);
+		t_equal(stolen, 1);
+	}
+	if (stolen != 2)
+		t_equal(t_get(ring), 2);
+	t_equal(t_stats(ring).free, SLOTS);
+	return reached;
+}
+
 /* Another thread of the same reader, in broadcast. */
 static void steal_as_ourselves(void)
 {
@@ -135,6 +160,9 @@ int main(void)
 	t_check(n > 50);
 	for (n = 1; steal_at(n); n++)
 		snprintf(t_context, sizeof(t_context), "taken at instruction %d: ", n + 1);
+	t_check(n > 50);
+	for (n = 1; steal_the_only_one_at(n); n++)
+		snprintf(t_context, sizeof(t_context), "the only one taken at instruction %d: ", n + 1);
 	t_check(n > 50);
 	t_unmap(&map);
 	rb_detach(other);
