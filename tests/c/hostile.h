@@ -102,6 +102,19 @@ static inline void hostile_masks(struct hostile *peer)
 		atomic_store(&map->descs[i].word, rb_word(map, RB_READY, 1 | (peer->n & 0x7fff) << 1, 1 << 19));
 }
 
+/* A message that is as long as a message may be, and then is not. */
+static inline void hostile_lengths(struct hostile *peer)
+{
+	struct rb_map *map = &peer->map;
+
+	atomic_store(&map->control->tickets, 1 << 20);
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		if (rb_word_state(atomic_load(&map->descs[i].word)) == RB_FREE)
+			atomic_store(&map->descs[i].word, rb_word(map, RB_READY, 0xffff & -(map->header.mode == RB_BROADCAST), 1 << 19));
+		atomic_store(&map->descs[i].bytes, peer->n % 2 ? 8 : UINT64_MAX);
+	}
+}
+
 /* Tickets that are drawn now and not drawn then. */
 static inline void hostile_tickets(struct hostile *peer)
 {
@@ -189,6 +202,7 @@ static const struct hostile_way {
 	{ "ready words", hostile_ready_words },
 	{ "free words", hostile_free_words },
 	{ "masks", hostile_masks },
+	{ "lengths", hostile_lengths },
 	{ "tickets", hostile_tickets },
 	{ "readers", hostile_readers },
 	{ "rows", hostile_rows },
