@@ -55,6 +55,9 @@ static void round_trip(const char *name)
 	t_equal(rb_create(&bad, &third), -EINVAL);
 	t_equal(rb_create(&taken, &third), -EEXIST);
 	t_equal(rb_unlink(name), -EBUSY);
+	t_equal(chmod(t_path(name), 0640), 0);
+	t_equal(rb_attach(name, &third), -EACCES);
+	t_equal(chmod(t_path(name), 0600), 0);
 	int fd = memfd_create("t", MFD_CLOEXEC);
 	t_equal(rb_attach_fd(fd, &third), -EBADMSG);
 	t_equal(close(fd), 0);
