@@ -46,6 +46,14 @@ static void in_a_broadcast(void)
 	t_equal(t_stats(ring).consumed, 4);
 	t_equal(rb_unsubscribe(ring), 0);
 	t_equal(rb_release(ring, &next), -ESTALE);
+
+	t_equal(rb_subscribe(ring), 0);
+	t_put(ring, 3);
+	taken = t_take(other);
+	t_equal(rb_release(other, &taken), 0);
+	t_equal(rb_unsubscribe(other), 0);
+	t_equal(rb_release(other, &taken), -ESTALE); /* who is no reader owes nothing */
+	t_equal(t_get(ring), 3);
 	rb_detach(other);
 	rb_detach(ring);
 }
