@@ -38,5 +38,11 @@ int main(void)
 	t_equal(t_stats(ring).published, 10 + 2 + 10 + 1);
 	t_equal(t_stats(ring).consumed, 4 + 1 + 3);
 	rb_detach(ring);
+
+	ring = t_create(.slots = 1, .slot_bytes = 64, .full = RB_OVERWRITE);
+	t_put(ring, 1);
+	t_put(ring, 2);
+	t_equal(t_get(ring), 2);
+	rb_detach(ring);
 	return 0;
 }
