@@ -7,6 +7,7 @@
 #define MADV_POPULATE_READ 22
 #endif
 #define PAGES 64
+#define MANY 66 /* slots: more than one word has bits for */
 
 static rb_ring *ring;
 static size_t page;
@@ -48,6 +49,14 @@ static void claim_in_a_child(void *arg)
 	rb_detach(ring);
 }
 
+static void each_of_many(void)
+{
+	ring = t_create(.slots = MANY, .slot_bytes = PAGES * page, .hugepages = RB_HUGE_NEVER);
+	for (int i = 0; i < MANY; i++)
+		t_equal(present(t_claim(ring, 1).data), PAGES);
+	rb_detach(ring);
+}
+
 int main(void)
 {
 	page = (size_t)sysconf(_SC_PAGESIZE);
@@ -74,5 +83,6 @@ int main(void)
 	t_equal(rb_release(consumer, &taken), 0);
 	rb_detach(consumer);
 	rb_detach(ring);
+	each_of_many();
 	return 0;
 }
