@@ -206,7 +206,7 @@ static inline void scene_check_message(uint64_t tag, int gone, struct tally *tal
 	if (queue && !map.header.redeliver && fate == COMMITTED && hand == UNTOUCHED && seen == 0)
 		may_vanish = true; /* taken, and its taker died before it could say so: the tally knows how many there may be */
 	tally->published += fate == COMMITTED;
-	tally->maybe_published += fate == COMMITTING;
+	tally->maybe_published += fate == COMMITTING && !gone;
 	tally->consumed += seen + (hand == RELEASED);
 	tally->maybe_consumed += hand == RELEASING;
 	tally->claiming += fate == CLAIMING;
