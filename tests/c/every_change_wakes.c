@@ -102,6 +102,15 @@ static void damage(void)
 	t_unmap(&map);
 }
 
+static void damage_ticket(void)
+{
+	struct rb_map map = t_map(ring);
+
+	t_put(peer, 1);
+	atomic_store(&map.descs[0].word, rb_word(&map, RB_READY, 0, atomic_load(&map.control->tickets) + 1));
+	t_unmap(&map);
+}
+
 static void put(void) { t_put(peer, 1); }
 static void commit(void) { t_commit(peer, held); }
 static void give_up(void) { t_equal(rb_abort(peer, &held), 0); }
@@ -128,6 +137,7 @@ static const struct change changes[] = {
 	{ "finding a death wakes a claimer", RB_QUEUE, true, 0, somebody_dies, recover, 1 },
 	{ "finding a death wakes a taker", RB_QUEUE, false, 0, somebody_dies_with_a_message, recover, 1 },
 	{ "finding damage wakes a claimer", RB_QUEUE, true, 0, damage, find_damage, 1 },
+	{ "finding a ticket that was never drawn wakes a claimer", RB_QUEUE, true, 0, damage_ticket, find_damage, 1 },
 	{ "commit wakes a reader", RB_BROADCAST, false, 0, nothing, put, 1 },
 	{ "the last release wakes a claimer", RB_BROADCAST, true, 0, peer_reads, release, 1 },
 	{ "a commit that nobody reads wakes a claimer", RB_BROADCAST, true, 0, claim, commit, 1 },
