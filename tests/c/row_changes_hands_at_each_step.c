@@ -9,7 +9,7 @@
 
 #define SLOTS 4
 
-static rb_ring *ring, *newcomer;
+static rb_ring *ring, *newcomer, *reaper;
 static struct rb_slot held; /* by the newcomer, where it has taken over a row */
 static bool holds;
 static struct rb_map map;
@@ -136,6 +136,8 @@ static void claim_and_die(void *arg)
 /* There is no other row than the one in question. */
 static void take_over(void)
 {
+	if (reaper)
+		rb_recover(reaper); /* as another of its threads would */
 	rb_recover(ring);
 	int rc = rb_attach_fd(rb_fd(ring), &newcomer);
 	t_check(rc == 0 || rc == -EUSERS);
@@ -148,13 +150,14 @@ static void take_over(void)
 static bool reap_at(int n)
 {
 	create(3);
-	rb_ring *reaper = t_attach(ring);
+	reaper = t_attach(ring);
 	t_equal(t_wait(t_child(claim_and_die, NULL)), SIGKILL);
 	begin(n, take_over);
 	rb_recover(reaper);
 	bool reached = end();
 	legal_owners(&map, rb_fd(ring));
 	rb_detach(reaper);
+	reaper = NULL;
 	check_and_leave(1);
 	return reached;
 }
