@@ -83,6 +83,7 @@ static void check_losses(pid_t dead)
 	t_check(lost[0].tag != lost[1].tag);
 	t_equal(lost[0].pid, dead);
 	t_equal(lost[1].pid, dead);
+	t_equal(rb_get_lost(ring, lost, 2), 2); /* room for both, though one may be listed twice */
 }
 
 /* Returns how many of the two died. */
