@@ -24,13 +24,22 @@ static void publish_and_die(void *arg)
 	t_put(ring, 1);
 }
 
-int main(void)
+/* So many others are readers when it joins, and no more when the producer looks who is. */
+static void leave_a_bit_of_reader(int others)
 {
-	step = t_shared(sizeof(*step));
+	rb_ring *other[RB_READERS_MAX];
+
 	ring = t_broadcast(2);
+	for (int i = 0; i < others; i++) {
+		other[i] = t_attach(ring);
+		t_equal(rb_subscribe(other[i]), 0);
+	}
+	*step = 0;
 	pid_t child = t_child(publish_and_die, NULL);
 	t_await(step, 1);
 	t_equal(rb_subscribe(ring), 0);
+	for (int i = 0; i < others; i++)
+		rb_detach(other[i]);
 	atomic_store(step, 2);
 	t_equal(t_wait(child), SIGKILL);
 	t_equal(t_stats(ring).ready, 1);
@@ -41,5 +50,12 @@ int main(void)
 	t_put(ring, 2);
 	t_equal(t_get(ring), 2);
 	rb_detach(ring);
+}
+
+int main(void)
+{
+	step = t_shared(sizeof(*step));
+	leave_a_bit_of_reader(0);
+	leave_a_bit_of_reader(RB_READERS_MAX - 1);
 	return 0;
 }
