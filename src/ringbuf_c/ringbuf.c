@@ -84,10 +84,14 @@ static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadl
 		if (paused_ns == 0)
 			paused_ns = now;
 		int64_t until = deadline_ns - now < SLICE_NS ? deadline_ns : now + SLICE_NS;
-		int woken = rb_event_sleep(event, seen, until);
-		int64_t awake = rb_now_ns();
-		rb_count(&row->waits, 1);
-		rb_count(&row->wait_ns, (uint64_t)(awake - now));
+		int64_t awake = now;
+		int woken = 0;
+		if (nudges(ring) == nudged) { /* else rb_wake() came while the hook spoke, and found nobody asleep */
+			woken = rb_event_sleep(event, seen, until);
+			awake = rb_now_ns();
+			rb_count(&row->waits, 1);
+			rb_count(&row->wait_ns, (uint64_t)(awake - now));
+		}
 
 		/* Wake-ups for others must not keep us from looking up. */
 		bool due = awake - paused_ns >= SLICE_NS;
