@@ -22,6 +22,13 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="run sweeps at full length, as `make verify` does")
 
 
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--thorough"):
+        long = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 @pytest.fixture(scope="session")
 def thorough(request):
     """Whether sweeps shall take all the time they need; otherwise a short version that finds most of it."""

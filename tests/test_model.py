@@ -220,10 +220,9 @@ def test_the_model_holds(case, figures):
     holds(case, False, figures)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", HOLDS_THOROUGH, ids=str)
-def test_the_model_holds_in_larger_sizes(case, thorough, figures):
-    if not thorough:
-        pytest.skip("takes minutes; run with --thorough")
+def test_the_model_holds_in_larger_sizes(case, figures):
     holds(case, True, figures)
 
 
