@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from processes import eventually, forked, process
 
-from ringbuf import BatchTooLarge
+from ringbuf import BatchTooLarge, RingLoader
 from ringbuf.loader import channel, lifecycle
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import make_fetcher
+from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
 from ringbuf.loader.tasks import Order, TaskBoard, pack
@@ -415,3 +416,28 @@ def test_an_interrupt_waits_until_a_start_or_stop_is_done(other_thread):
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     finally:
         asleep.set()
+
+
+def test_what_can_neither_be_sent_nor_kept_is_an_error(ends, monkeypatch):
+    ours, _ = ends
+    while ours.send("x" * 1000):
+        pass
+
+    def refuse(descriptor):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(channel.os, "dup", refuse)
+    with pytest.raises(channel.Unsent, match="no message to a worker: Too many open files"):
+        ours.post("ring", 1, descriptor=0)
+
+
+def test_a_new_pass_says_so_when_a_worker_cannot_be_told_what_it_waits_for(monkeypatch):
+    with RingLoader(list(range(8)), num_workers=1, persistent_workers=True) as loader:
+        next(iter(loader))
+
+        def refuse(self):
+            raise channel.Unsent(errno.ENOMEM, "no message to a worker")
+
+        monkeypatch.setattr(WorkerIterator, "_receive", refuse)
+        with pytest.raises(OSError, match="no message to a worker"):
+            iter(loader)

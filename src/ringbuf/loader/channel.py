@@ -20,7 +20,7 @@ import time
 from collections import deque
 from typing import Any
 
-__all__ = ["Channel", "read_memory", "shared_memory", "take_memory"]
+__all__ = ["Channel", "Unsent", "read_memory", "shared_memory", "take_memory"]
 
 MESSAGE_BYTES = 65536
 DESCRIPTOR_BYTES = array.array("i", [0]).itemsize  # a message has one at most
@@ -28,6 +28,10 @@ DESCRIPTOR_BYTES = array.array("i", [0]).itemsize  # a message has one at most
 NOT_NOW = {errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
 SHORTAGE_S = 5.0  # of memory: how long it may last
 GONE = {errno.EPIPE, errno.ECONNRESET}
+
+
+class Unsent(OSError):
+    """A message that a worker waits for could not even be kept for later: without it the pass cannot go on."""
 
 
 class Channel:
@@ -51,22 +55,25 @@ class Channel:
         return not self._unsent and self._send(json.dumps(message).encode(), descriptor) == 0
 
     def post(self, *message: Any, descriptor: int | None = None) -> None:
-        """Send now, or else as soon as flush() finds room; after what was posted before."""
+        """Send now, or else as soon as flush() finds room; after what was posted before. Raises Unsent."""
         data = json.dumps(message).encode()
         if self._unsent or self._send(data, descriptor) in NOT_NOW:
-            self._unsent.append((data, None if descriptor is None else os.dup(descriptor)))
+            try:
+                self._unsent.append((data, None if descriptor is None else os.dup(descriptor)))
+            except OSError as error:
+                raise Unsent(error.errno, f"no message to a worker: {error.strerror}") from error
 
     def flush(self) -> None:
         """Send what was posted and is not sent yet, as far as there is room. To an end that is gone there is nothing to send.
 
-        Raises OSError when the kernel has been short of memory for it for too long; what is unsent stays so.
+        Raises Unsent when the kernel has been short of memory for it for too long; what is unsent stays so.
         """
         while self._unsent:
             refused = self._send(*self._unsent[0])
             if refused in NOT_NOW - {errno.EAGAIN}:
                 self._short_since = self._short_since or time.monotonic()
                 if time.monotonic() - self._short_since > SHORTAGE_S:
-                    raise OSError(refused, f"no message to a worker for {SHORTAGE_S} s: {os.strerror(refused)}")
+                    raise Unsent(refused, f"no message to a worker for {SHORTAGE_S} s: {os.strerror(refused)}")
                 return
             self._short_since = None
             if refused == errno.EAGAIN:

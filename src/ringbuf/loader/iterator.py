@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from ringbuf import frame
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed, Empty
-from ringbuf.loader.channel import take_memory
+from ringbuf.loader.channel import Unsent, take_memory
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
 from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, decode_number
@@ -140,7 +140,7 @@ class WorkerIterator(Pass):
         self._steady = False
         try:
             task = self._receive()
-        except BatchTimeout:
+        except (BatchTimeout, Unsent):
             raise
         except (BatchTooLarge, OSError):  # no room for it, which does not matter any more
             return
