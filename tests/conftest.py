@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -113,14 +114,18 @@ def ours(since=0):
 
 
 def segments():
-    """Names of rings in /dev/shm, but for those that a stranger (another test run) has mapped."""
+    """Names of rings in /dev/shm, but for those of a stranger (another test run): that one has mapped, or whose name says
+    whose it is, ringbuf.t.PROGRAM.PID as the C programs have it."""
     inodes = {}
     for path in SHM.glob(PREFIX + "*"):
         with contextlib.suppress(FileNotFoundError):
             inodes[path.name] = path.stat().st_ino
     if inodes:
         family = {os.getpid(), *(process.pid for process in ours())}
-        for pid in processes().keys() - family:
+        strangers = processes().keys() - family
+        owners = {name: int(name.split(".")[3]) for name in inodes if re.fullmatch(r"ringbuf\.t\.\w+\.\d+(\..*)?", name)}
+        inodes = {name: inode for name, inode in inodes.items() if owners.get(name) not in strangers}
+        for pid in strangers:
             with contextlib.suppress(OSError):
                 maps = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
                 mapped = {int(fields[4]) for fields in maps if len(fields) == 6 and fields[5].startswith(f"{SHM}/")}
