@@ -33,20 +33,25 @@ PYTHON_ROWS = [
     ["rebuild"],
     ["frame", "_core"],
     ["buffer"],
-    ["loader.sampler", "loader.dataset", "loader.collate", "loader.stats", "loader.rings"],
-    ["loader.channel", "loader.parent", "loader.messages", "loader.failure"],
+    ["loader.sampler", "loader.dataset", "loader.collate", "loader.rings", "loader.seeding", "loader.course", "loader.substitute"],
+    ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader.fetch", "loader.spec", "loader.post"],
     ["loader.passes", "loader.tasks", "loader.outlet"],
     ["loader.worker"],
     ["loader.lifecycle"],
     ["loader.iterator"],
+    ["loader.base"],
     ["loader.loader"],
     ["loader"],
     [""],  # ringbuf/__init__.py
+    ["torch.collate"],
+    ["torch.dialect"],
+    ["torch.loader"],
+    ["torch"],
 ]
 
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
-DOORS = {}
+DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader")}
 
 
 def row_of(part, rows):

@@ -104,7 +104,7 @@ def test_given_slots_must_fit_max_bytes():
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("dispatch", "pull"), ("on_worker_death", "restart"), ("max_restarts", 1), ("seed_by", "sample"), ("on_error", "skip")],
+    [("dispatch", "pull"), ("on_worker_death", "restart")],
 )
 def test_options_with_one_value_say_which(name, other):
     only = getattr(RingLoader([1]), name)

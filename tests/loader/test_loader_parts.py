@@ -15,7 +15,9 @@ from ringbuf import BatchTooLarge, RingLoader
 from ringbuf.loader import channel, lifecycle
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
-from ringbuf.loader.fetch import make_fetcher
+from ringbuf.loader.course import Job
+from ringbuf.loader.dialect import Arrays
+from ringbuf.loader.fetch import PrivateRoom, make_fetcher
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
@@ -376,8 +378,6 @@ def test_a_dead_worker_is_described_once_more_after_pickling():
 
 
 def test_a_fetcher_pauses_between_samples_as_often_as_it_is_told():
-    from ringbuf.loader.collate import default_collate
-
     pauses = []
 
     def pause():
@@ -385,9 +385,9 @@ def test_a_fetcher_pauses_between_samples_as_often_as_it_is_told():
         return 3
 
     fetcher = make_fetcher(
-        np.arange(10), iterable=False, drop_last=False, collate_fn=default_collate, batched=True, pause=pause
+        np.arange(10), iterable=False, drop_last=False, dialect=Arrays, collate_fn=Arrays.collate, batched=True, pause=pause
     )
-    fetcher.fetch(list(range(10)), lambda nbytes: np.empty, private=False)
+    fetcher.fetch(Job(0, list(range(10))), PrivateRoom(), private=False)
     assert pauses == [0, 3, 6, 9]
 
 
@@ -438,6 +438,7 @@ def test_a_new_pass_says_so_when_a_worker_cannot_be_told_what_it_waits_for(monke
         def refuse(self):
             raise channel.Unsent(errno.ENOMEM, "no message to a worker")
 
+        monkeypatch.setattr(TaskBoard, "retract", lambda self, number: False)  # as if the worker had begun with all
         monkeypatch.setattr(WorkerIterator, "_receive", refuse)
         with pytest.raises(OSError, match="no message to a worker"):
             iter(loader)

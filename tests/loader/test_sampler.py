@@ -52,7 +52,7 @@ def test_an_empty_dataset_cannot_be_shuffled():
 def test_shuffling_without_a_generator_touches_no_global_stream():
     before = random.getstate(), np.random.get_state()[1].tolist()
     list(RandomSampler(range(100)))
-    draw_base_seed(None)
+    draw_base_seed(random_stream(None))
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 
 
@@ -100,7 +100,6 @@ def test_a_seed_stands_for_a_stream():
     assert random_stream(5).integers(1 << 60) == np.random.default_rng(5).integers(1 << 60)
     stream = np.random.default_rng(1)
     assert random_stream(stream) is stream
-    assert random_stream(None) is None
 
 
 @pytest.mark.parametrize(("generator", "error"), [("7", TypeError), (1.5, TypeError), (-1, ValueError)])
@@ -109,5 +108,5 @@ def test_what_cannot_be_a_seed_is_refused(generator, error):
         random_stream(generator)
 
 
-def test_base_seeds_differ_without_a_generator():
-    assert draw_base_seed(None) != draw_base_seed(None)
+def test_without_a_generator_each_stream_is_another():
+    assert draw_base_seed(random_stream(None)) != draw_base_seed(random_stream(None))

@@ -31,7 +31,7 @@ import numpy as np
 
 from ringbuf._core import RowWriter
 
-__all__ = ["Stack", "convert", "default_collate", "default_convert", "to_array"]
+__all__ = ["Irregular", "Stack", "convert", "default_collate", "default_convert", "like_mapping", "like_sequence", "to_array"]
 
 ALIGNMENT = 64  # of arrays in a slot
 COPY_BYTES = 4096  # a row of this size and more is copied as bytes
@@ -66,13 +66,15 @@ class Stack:
     first: the sample that decides the layout.
     rows: how many there will be at most.
     indices: what to call the samples in messages; their places in the batch if not given.
+    in_place: whether rows are handed out by `row`, for somebody to write into: numbers are arrays then, from the start.
+    filled: how many rows are.
     """
 
-    def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None):
+    def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None, in_place: bool = False):
         self.rows = rows
         self.filled = 0
         self._indices = indices
-        self._root = _column(first, "batch", inside=None)
+        self._root = _column(_arrays_only(first, "batch") if in_place else first, "batch", inside=None)
 
     def nbytes(self) -> int:
         """Room that the rows need, as far as the first sample tells."""
@@ -98,12 +100,27 @@ class Stack:
         finally:
             self.filled = row
 
+    def row(self, row: int) -> Any:
+        """The place of one sample, nested like it: arrays that are parts of the batch, 0-d for what is a number."""
+        return self._root.row(row)
+
     def finish(self) -> Any:
         """The batch of all rows that were filled; its arrays are those that were allocated, or parts of them."""
         return self._root.finish(self.filled)
 
+    def samples(self) -> list:
+        """The samples of all rows that were filled, as private copies. Only a stack that raises Irregular is asked."""
+        raise NotImplementedError
+
     def _name(self, row: int) -> Any:
         return row if self._indices is None or row >= len(self._indices) else self._indices[row]
+
+
+class Irregular(Exception):
+    """A sample that cannot be laid into a row; whether it can be collated at all, a `collate_fn` has to say."""
+
+    def __init__(self, sample: Any):
+        self.sample = sample
 
 
 class Ragged(Exception):
@@ -169,6 +186,9 @@ class _Rows:
             rows = np.empty(self.out.shape, wide)
             rows[:row] = self.out[:row]
             self.out, self.dtype = rows, wide
+
+    def row(self, row: int) -> np.ndarray:
+        return self.out[row, ...]
 
     def finish(self, rows: int) -> np.ndarray:
         return self.out if rows == len(self.out) else self.out[:rows]
@@ -261,8 +281,11 @@ class _Fields(_Nested):
         for key, child in self.children:
             child.add(row, value[key])
 
+    def row(self, row: int) -> Any:
+        return like_mapping(self.first, {key: child.row(row) for key, child in self.children})
+
     def finish(self, rows: int) -> Any:
-        return _like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
+        return like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
 
 
 class _Items(_Nested):
@@ -283,8 +306,12 @@ class _Items(_Nested):
         for (_, child), part in zip(self.children, value, strict=True):
             child.add(row, part)
 
+    def row(self, row: int) -> Any:
+        parts = [child.row(row) for _, child in self.children]
+        return tuple(parts) if type(self.first) is tuple else like_sequence(self.first, parts)
+
     def finish(self, rows: int) -> Any:
-        return _like_sequence(self.first, [child.finish(rows) for _, child in self.children])
+        return like_sequence(self.first, [child.finish(rows) for _, child in self.children])
 
 
 def _column(first: Any, path: str, *, inside: type | None) -> Any:
@@ -320,10 +347,28 @@ def convert(sample: Any, *, private: bool, path: str = "batch") -> Any:
         return sample
     if isinstance(sample, Mapping):
         values = {key: convert(sample[key], private=private, path=f"{path}[{key!r}]") for key in sample}
-        return _like_mapping(sample, values)
+        return like_mapping(sample, values)
     if isinstance(sample, Sequence):
         items = [convert(value, private=private, path=f"{path}[{at}]") for at, value in enumerate(sample)]
-        return _like_sequence(sample, items)
+        return like_sequence(sample, items)
+    return sample
+
+
+def _arrays_only(sample: Any, path: str) -> Any:
+    """`sample` with numbers as arrays, and nothing else that has no fixed place in a row."""
+    if isinstance(sample, (str, bytes)):
+        raise TypeError(
+            f"{path} is a {type(sample).__name__}, which has no place in a row; a dataset with __getitem_into__ gives arrays "
+            "and numbers alone"
+        )
+    if isinstance(sample, (float, int)) and not isinstance(sample, np.generic):
+        return np.asarray(sample, np.bool_ if isinstance(sample, bool) else np.int64 if isinstance(sample, int) else np.float64)
+    if isinstance(sample, Mapping):
+        return like_mapping(sample, {key: _arrays_only(sample[key], f"{path}[{key!r}]") for key in sample})
+    if isinstance(sample, tuple) and hasattr(sample, "_fields"):
+        return type(sample)(*[_arrays_only(value, f"{path}[{at}]") for at, value in enumerate(sample)])
+    if isinstance(sample, Sequence):
+        return type(sample)([_arrays_only(value, f"{path}[{at}]") for at, value in enumerate(sample)])
     return sample
 
 
@@ -359,7 +404,7 @@ def _array_of_tensor(tensor: Any, path: str) -> np.ndarray:
     return tensor.detach().resolve_conj().resolve_neg().numpy()
 
 
-def _like_mapping(first: Mapping, values: dict) -> Any:
+def like_mapping(first: Mapping, values: dict) -> Any:
     """`values` as a mapping of the type of `first`, or as a dict where that type cannot be filled."""
     if type(first) is dict:
         return values
@@ -374,7 +419,7 @@ def _like_mapping(first: Mapping, values: dict) -> Any:
         return values
 
 
-def _like_sequence(first: Sequence, items: list) -> Any:
+def like_sequence(first: Sequence, items: list) -> Any:
     """`items` as a sequence of the type of `first`, or as a list where that type cannot be filled."""
     if isinstance(first, tuple):
         return type(first)(*items) if hasattr(first, "_fields") else items

@@ -32,6 +32,7 @@ class Failure(NamedTuple):
     type_name, text: what it was, and its traceback there.
     pickled: the exception itself, where it survives pickling; None otherwise.
     fatal: whether the worker cannot go on, because it failed before its first batch.
+    notes: on samples that were passed over before.
     """
 
     worker_id: int
@@ -41,19 +42,29 @@ class Failure(NamedTuple):
     fatal: bool
     index: Any
     at: Any
+    notes: Sequence[tuple] = ()
 
     @classmethod
-    def of(cls, error: BaseException, *, worker_id: int, fatal: bool = False, index: Any = None, at: Any = None):
+    def of(
+        cls,
+        error: BaseException,
+        *,
+        worker_id: int,
+        fatal: bool = False,
+        index: Any = None,
+        at: Any = None,
+        notes: Sequence[tuple] = (),
+    ):
         """Describe `error`, which is being handled now."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return cls(worker_id, type(error).__qualname__, text, _pickled(error), fatal, index, at)
+        return cls(worker_id, type(error).__qualname__, text, _pickled(error), fatal, index, at, notes)
 
     def encode(self, room: int | None = None) -> bytes:
         """As bytes; cut down to `room` where they do not fit, from the front of the traceback first."""
         data = pickle.dumps(tuple(self), 5)
         if room is None or len(data) <= room:
             return data
-        plain = self._replace(pickled=None, index=None)
+        plain = self._replace(pickled=None, index=None, notes=())
         data = pickle.dumps(tuple(plain), 5)
         excess = len(data) - room
         if excess <= 0:

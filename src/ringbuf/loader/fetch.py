@@ -1,24 +1,49 @@
-"""From the indices of a task to a batch: what a worker does, and the main process where there are no workers.
+"""From the job of a batch to the batch: what a worker does, and the main process where there are no workers.
 
-Nothing here knows of rings. A fetcher asks `room(nbytes)` for the memory of a batch that it builds row by row,
-and gets a function like `numpy.empty` back.
+Nothing here knows of rings. A fetcher is given a `Room` for the memory of a batch that it builds row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
 
 from ringbuf.loader import collate
-from ringbuf.loader.collate import Empty, Stack
+from ringbuf.loader.collate import Empty, Irregular, Stack
+from ringbuf.loader.course import Job
+from ringbuf.loader.dialect import Dialect
+from ringbuf.loader.seeding import seed_sample
+from ringbuf.loader.substitute import LEFT_OUT, Note, Substitute
 
-__all__ = ["Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "make_fetcher"]
-
-Room = Callable[[int], Empty]
+__all__ = ["LEFT_OUT", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "PrivateRoom", "Room", "make_fetcher"]
 
 # The last batch of an iterable may be much shorter than a batch size that means "all there is". Up to this much
 # is reserved on trust; beyond, only after a full batch has been seen.
 TRUSTED_BYTES = 16 << 20
+
+
+class Room(Protocol):
+    """Where a batch that is built in rows may lie."""
+
+    def reserve(self, nbytes: int) -> Empty:
+        """Memory for so much; returns a function like `numpy.empty`."""
+
+    def discard(self) -> None:
+        """What was reserved is not wanted after all."""
+
+
+class PrivateRoom:
+    """Memory of one's own."""
+
+    def reserve(self, nbytes: int) -> Empty:
+        del nbytes
+        return np.empty
+
+    def discard(self) -> None:
+        pass
 
 
 class Exhausted(Exception):
@@ -30,79 +55,184 @@ class Fetcher:
 
     at: the index of the sample in hand, for messages; None where samples have no index.
     pause: called now and then between samples; returns how many samples may be made before the next call.
+    substitute: what stands in for a sample whose making failed.
     """
 
-    def __init__(self, dataset: Any, *, collate_fn: Callable, batched: bool, pause: Callable[[], int] | None = None):
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        dialect: type[Dialect],
+        collate_fn: Callable,
+        batched: bool,
+        in_rows: bool = True,
+        pause: Callable[[], int] | None = None,
+        substitute: Substitute | None = None,
+    ):
         self.dataset = dataset
         self.at: Any = None
+        self._dialect = dialect
         self._collate_fn = collate_fn
         self._batched = batched
         # These two are built in: their arrays go straight to where they belong.
-        self._in_rows = batched and collate_fn is collate.default_collate
-        self._as_is = collate_fn is collate.default_convert
+        self._in_rows = batched and in_rows and collate_fn is dialect.collate
+        self._as_is = collate_fn is dialect.convert
         self._pause = pause if pause is not None else _no_pause
+        self._substitute = substitute
 
-    def fetch(self, index: Any, room: Room, *, private: bool) -> Any:
-        """The batch of a task.
+    def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
+        """The batch of a job; LEFT_OUT where all its samples were left out.
 
-        index: what the sampler gave: a list of indices when batching, else one index.
         room: memory for a batch that is built in rows.
         private: whether a sample that is delivered as it is must be copied; not where the caller copies it.
         """
         raise NotImplementedError
 
+    def notes(self) -> list[Note]:
+        """What went wrong and was passed over since the last call."""
+        return self._substitute.notes() if self._substitute is not None else []
+
     def _deliver(self, data: Any, private: bool) -> Any:
-        return collate.convert(data, private=private) if self._as_is else self._collate_fn(data)
+        return self._dialect.deliver(data, private=private) if self._as_is else self._collate_fn(data)
+
+    def _stack_up(self, samples: Iterator, rows: int, indices: Sequence | None, room: Room) -> Any:
+        """Samples as they come, each into its row."""
+        first = next(samples)
+        try:
+            stack = self._dialect.stack(first, rows=rows, indices=indices)
+        except Irregular:
+            return self._collate_fn([first, *samples])
+        return self._fill_up(stack, first, samples, room)
+
+    def _fill_up(self, stack: Stack, first: Any, samples: Iterator, room: Room) -> Any:
+        stack.allocate(room.reserve(stack.nbytes()))
+        try:
+            stack.fill(chain((first,), samples))
+        except Irregular as irregular:
+            done = stack.samples()
+            room.discard()
+            return self._collate_fn([*done, irregular.sample, *samples])
+        return stack.finish()
 
 
 class MapFetcher(Fetcher):
     """Samples by index."""
 
-    def fetch(self, index: Any, room: Room, *, private: bool) -> Any:
+    def __init__(self, dataset: Any, **common: Any):
+        super().__init__(dataset, **common)
+        self._in_place = self._batched and self._collate_fn is self._dialect.collate and _writes_in_place(dataset)
+        self._template: Any = None  # a sample, for the layout of the next batch
+
+    def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
         self.at = None
+        index = job.index
         try:
             if not self._batched:
-                self.at = index
-                return self._deliver(self.dataset[index], private)
+                sample = self._sample(job, 0, index)
+                return sample if sample is LEFT_OUT else self._deliver(sample, private)
+            if self._in_place:
+                return self._fetch_in_place(job, list(index), room)
             if getattr(self.dataset, "__getitems__", None):
-                return self._fetch_together(list(index), room)
-            if self._in_rows:
-                return self._fetch_in_rows(list(index), room)
-            return self._collate_fn(list(self._samples(index)))
+                return self._fetch_together(job, room)
+            if not self._in_rows:
+                samples = list(self._samples(job, index))
+                return self._collate_fn(samples) if samples or not len(index) else LEFT_OUT
+            indices = list(index)
+            collate.first_of(indices)
+            samples = self._samples(job, indices)
+            first = next(samples, LEFT_OUT)
+            if first is LEFT_OUT:
+                return LEFT_OUT
+            return self._stack_up(chain((first,), samples), len(indices), indices, room)
         except StopIteration as stop:
             # Let through, it would end the epoch in silence.
             raise _no_sample(self.at) from stop
 
-    def _fetch_in_rows(self, indices: list, room: Room) -> Any:
-        collate.first_of(indices)
-        samples = self._samples(indices)
-        first = next(samples)
-        stack = Stack(first, rows=len(indices), indices=indices)
-        stack.allocate(room(stack.nbytes()))
-        stack.fill((first,))
-        stack.fill(samples)
-        return stack.finish()
-
-    def _samples(self, indices: Sequence) -> Iterator:
-        dataset, left = self.dataset, 1
-        for index in indices:
-            self.at = index
-            try:
-                sample = dataset[index]
-            except StopIteration as stop:
-                raise _no_sample(index) from stop
-            yield sample
+    def _samples(self, job: Job, indices: Sequence) -> Iterator:
+        """The samples of a batch, without those that are left out."""
+        left = 1
+        for row, index in enumerate(indices):
+            sample = self._sample(job, row, index)
+            if sample is not LEFT_OUT:
+                yield sample
             left -= 1
             if left == 0:
                 left = self._pause()
 
-    def _fetch_together(self, indices: list, room: Room) -> Any:
-        samples = self.dataset.__getitems__(indices)
+    def _sample(self, job: Job, row: int, index: Any) -> Any:
+        self.at = index
+        if job.seed is not None:
+            seed_sample(job.seed, job.batch, row)
+        try:
+            return self.dataset[index]
+        except StopIteration as stop:
+            if self._substitute is None:
+                raise _no_sample(index) from stop
+            return self._substitute.sample(index, _no_sample(index))
+        except Exception as error:
+            if self._substitute is None:
+                raise
+            return self._substitute.sample(index, error)
+
+    def _fetch_together(self, job: Job, room: Room) -> Any:
+        indices = job.index
+        if job.seed is not None:
+            seed_sample(job.seed, job.batch, 0)
+        try:
+            samples = self.dataset.__getitems__(indices)
+        except Exception:
+            if self._substitute is None:
+                raise
+            samples = indices = list(self._samples(job, indices))  # one by one, to tell which
+            if not samples:
+                return LEFT_OUT
         if not self._in_rows:
             return self._collate_fn(samples)
         if len(samples) != len(indices):
             raise RuntimeError(f"__getitems__ returned {len(samples)} samples for {len(indices)} indices")
-        return _stack_up(samples, indices, room)
+        collate.first_of(samples)
+        return self._stack_up(iter(samples), len(samples), list(indices), room)
+
+    def _fetch_in_place(self, job: Job, indices: list, room: Room) -> Any:
+        """Have the dataset write each sample into its row. What a row looks like, the first sample of all tells."""
+        collate.first_of(indices)
+        stack: Stack | None = None if self._template is None else self._rows_of(indices, room)
+        left = 1
+        for place, index in enumerate(indices):
+            if stack is None:
+                sample = self._sample(job, place, index)
+                if sample is not LEFT_OUT:
+                    self._template = sample
+                    stack = self._rows_of(indices, room)
+                    stack.fill((sample,))
+            else:
+                self._write_row(stack, job, place, index)
+            left -= 1
+            if left == 0:
+                left = self._pause()
+        return stack.finish() if stack is not None and stack.filled else LEFT_OUT
+
+    def _rows_of(self, indices: list, room: Room) -> Stack:
+        stack = self._dialect.stack(self._template, rows=len(indices), indices=indices, in_place=True)
+        stack.allocate(room.reserve(stack.nbytes()))
+        return stack
+
+    def _write_row(self, stack: Stack, job: Job, place: int, index: Any) -> None:
+        self.at = index
+        if job.seed is not None:
+            seed_sample(job.seed, job.batch, place)
+        try:
+            answer = self.dataset.__getitem_into__(index, stack.row(stack.filled))
+            if answer is not None:
+                raise TypeError(f"__getitem_into__ should write into `out` and return None, but returned {type(answer)}")
+        except Exception as error:
+            if self._substitute is None:
+                raise
+            instead = self._substitute.sample(index, error)
+            if instead is not LEFT_OUT:
+                stack.fill((instead,))
+        else:
+            stack.filled += 1
 
 
 class IterableFetcher(Fetcher):
@@ -115,35 +245,43 @@ class IterableFetcher(Fetcher):
         self._ended = False
         self._full_seen = False
 
-    def fetch(self, index: Any, room: Room, *, private: bool) -> Any:
+    def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
         if not self._batched:
             return self._collated(self._deliver, self._take(), private)
-        batch = self._fetch_in_rows(len(index), room) if self._in_rows else self._fetch_gathered(len(index))
+        rows = len(job.index)
+        batch = self._fetch_in_rows(rows, room) if self._in_rows else self._fetch_gathered(rows)
         self._full_seen = self._full_seen or not self._ended
         return batch
 
     def _take(self) -> Any:
         """The next sample. An iterator that has ended is never asked again."""
-        if self._ended:
-            raise Exhausted
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            self._ended = True
-            raise Exhausted from None
+        while not self._ended:
+            try:
+                sample = next(self._iterator)
+            except StopIteration:
+                self._ended = True
+            except Exception as error:
+                if self._substitute is None:
+                    raise
+                sample = self._substitute.sample(None, error)
+                if sample is not LEFT_OUT:
+                    return sample
+            else:
+                if self._substitute is not None:
+                    self._substitute.relieve()
+                return sample
+        raise Exhausted
 
     def _fetch_in_rows(self, rows: int, room: Room) -> Any:
-        first = self._take()
-        stack = Stack(first, rows=rows)
-        nbytes = stack.nbytes()
-        if nbytes > TRUSTED_BYTES and not self._full_seen:
-            samples = [collate.convert(first, private=True)]
-            samples += (collate.convert(sample, private=True) for sample in self._further(rows))
-            return _stack_up(samples, None, room)
-        stack.allocate(room(nbytes))
-        stack.fill((first,))
-        stack.fill(self._further(rows))
-        return stack.finish()
+        first, samples = self._take(), self._further(rows)
+        try:
+            stack = self._dialect.stack(first, rows=rows)
+        except Irregular:
+            return self._collated(self._collate_fn, [first, *samples])
+        if stack.nbytes() <= TRUSTED_BYTES or self._full_seen:
+            return self._fill_up(stack, first, samples, room)
+        gathered = [self._dialect.keep(sample) for sample in chain((first,), samples)]
+        return self._stack_up(iter(gathered), len(gathered), None, room)
 
     def _fetch_gathered(self, rows: int) -> Any:
         first = self._take()
@@ -178,15 +316,12 @@ def make_fetcher(dataset: Any, *, iterable: bool, drop_last: bool, **common: Any
     return MapFetcher(dataset, **common)
 
 
+def _writes_in_place(dataset: Any) -> bool:
+    return callable(getattr(dataset, "__getitem_into__", None))
+
+
 def _no_sample(index: Any) -> RuntimeError:
     return RuntimeError(f"StopIteration was raised for sample {index!r}; an index must give a sample")
-
-
-def _stack_up(samples: Sequence, indices: Sequence | None, room: Room) -> Any:
-    stack = Stack(collate.first_of(samples), rows=len(samples), indices=indices)
-    stack.allocate(room(stack.nbytes()))
-    stack.fill(samples)
-    return stack.finish()
 
 
 def _no_pause() -> int:

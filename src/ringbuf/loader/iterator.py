@@ -12,7 +12,6 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
@@ -21,12 +20,14 @@ from ringbuf import frame
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed, Empty
 from ringbuf.loader.channel import Unsent, take_memory
+from ringbuf.loader.course import Course, Job
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
 from ringbuf.loader.lifecycle import Crew
-from ringbuf.loader.messages import BATCH, END, FAILED, GROW, decode_number
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, decode_number
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
+from ringbuf.loader.substitute import LEFT_OUT, Note
 from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 __all__ = ["Settings", "WorkerIterator"]
@@ -54,13 +55,15 @@ class Settings(NamedTuple):
 class _Task:
     """A task that is not answered yet.
 
+    number: on the rings; batch: in the pass.
     generation: the data ring in which its answer will be; None before it is given out.
     """
 
-    __slots__ = ("generation", "index", "number", "packed", "worker_id")
+    __slots__ = ("batch", "generation", "index", "number", "packed", "worker_id")
 
-    def __init__(self, number: int, worker_id: int, index: Any, packed: bytes):
-        self.number, self.worker_id, self.index, self.packed = number, worker_id, index, packed
+    def __init__(self, number: int, worker_id: int, job: Job, packed: bytes):
+        self.number, self.worker_id, self.packed = number, worker_id, packed
+        self.batch, self.index = job.batch, job.index
         self.generation: int | None = None
 
 
@@ -73,7 +76,6 @@ class WorkerIterator(Pass):
 
         self._settings = settings
         self._iterable = settings.spec.iterable
-        indices = iter(self._index_sampler)
         self._rings = pool.borrow(slots=settings.slots, slot_bytes=settings.slot_bytes, max_bytes=settings.max_bytes)
         self._board = TaskBoard(settings.outstanding)
         self._crew = Crew(self._board)
@@ -96,7 +98,7 @@ class WorkerIterator(Pass):
         try:
             rings = [(["tasks"], self._board.fileno()), self._ring_message()]
             self._crew.start(context=settings.context, spec=settings.spec, rings=rings)
-            self._begin(indices)
+            self._begin()
         except BaseException:
             self._end()
             raise
@@ -116,10 +118,10 @@ class WorkerIterator(Pass):
                 and not any(member.over() for member in self._crew.members)
             )
 
-    def _reset(self) -> None:
+    def _reset(self, loader: Any) -> None:
         """Begin another epoch with the same workers: call back or throw away what is under way."""
         with self._lock:
-            indices = iter(self._index_sampler)
+            course, promise, to_skip = loader._next_course()
             self._steady = False
             for task in list(self._queue.values()):
                 if task.generation is None:
@@ -127,14 +129,16 @@ class WorkerIterator(Pass):
                 elif self._board.retract(task.number):
                     self._settle(task)
             self._unsent.clear()
-            self._indices = None
+            self._jobs = None
             while self._queue:
                 self._discard_answer()
             self._epoch += 1
             self._done = False
             self._num_yielded = 0
-            self._begin(indices)
+            self._course, self._promise = course, promise
+            self._begin()
             self._steady = True
+            self.skip(to_skip)
 
     def _discard_answer(self) -> None:
         self._steady = False
@@ -179,18 +183,23 @@ class WorkerIterator(Pass):
             if self._arrived[0].target == END:
                 self._go_on(task)
                 continue
+            self._course.deliver(task.batch)
             try:
                 batch = self._content(task, self._arrived.pop())
             except Exception:
                 self._go_on(task)
                 raise
             self._go_on(task)
-            return batch
+            if batch is not LEFT_OUT:
+                return batch
         while self._salvaged:
             task, answer = self._salvaged.popleft()
+            self._course.deliver(task.batch)
             if isinstance(answer, Failure):
                 raise answer.exception()
-            return self._open(task, answer)
+            batch = self._open(task, answer)
+            if batch is not LEFT_OUT:
+                return batch
         raise self._failure
 
     def _go_on(self, task: _Task) -> None:
@@ -217,6 +226,7 @@ class WorkerIterator(Pass):
             return self._open(task, lease)
         failure = self._read_failure(task, lease)
         del lease
+        self._account.note([Note(*note) for note in failure.notes])
         self._report(failure)
 
     def _report(self, failure: Failure) -> NoReturn:
@@ -238,7 +248,12 @@ class WorkerIterator(Pass):
             if not self._account.warned_of_copies:
                 self._account.warned_of_copies = True
                 self._warn_of_copies()
-        return frame.read(lease, copy=copy, pickle=True, imports=True)
+        content = frame.read(lease, copy=copy, pickle=True, imports=True)
+        if lease.target != NOTED:
+            return content
+        batch, notes = content
+        self._account.note([Note(*note) for note in notes])
+        return LEFT_OUT if batch is None else batch[0]
 
     def _finish(self) -> None:
         """The sampler gave all it had, and all of it was answered."""
@@ -248,15 +263,15 @@ class WorkerIterator(Pass):
                 raise error
             finally:
                 del error  # see _report
-        self._done = True
+        self._done = self._course.finished = True
         if not self._settings.persistent:
             self._end()
         raise StopIteration
 
     # ---- tasks out
 
-    def _begin(self, indices: Iterator) -> None:
-        self._indices: Iterator | None = indices
+    def _begin(self) -> None:
+        self._jobs: Course | None = self._course  # None when it gives no more
         self._sampler_error: Exception | None = None
         self._ended: set[int] = set()  # workers whose iterable has ended
         self._next_worker = 0
@@ -266,23 +281,23 @@ class WorkerIterator(Pass):
 
     def _pull(self) -> None:
         """Ask the sampler for one more task, and decide whose it is."""
-        if self._indices is None:
+        if self._jobs is None:
             return
         worker_id = self._choose_worker()
         if worker_id is None:
             return
         try:
-            index = next(self._indices)
-            packed = pack(index)
+            job = next(self._jobs)
+            packed = pack(job)
         except StopIteration:
-            self._indices = None
+            self._jobs = None
             return
         except Exception as error:  # to be raised at its place, after the batches before it
-            self._indices, self._sampler_error = None, error
+            self._jobs, self._sampler_error = None, error
             return
         number = self._rings.next_task
         self._rings.next_task += 1
-        task = _Task(number, worker_id, index, packed)
+        task = _Task(number, worker_id, job, packed)
         self._queue[number] = task
         self._unsent.append(task)
 
@@ -465,7 +480,7 @@ class WorkerIterator(Pass):
             kind = self._arrived[0].target if self._arrived else GROW
             if kind == FAILED:  # read now: a part of it may be on the channel, which is about to be closed
                 self._salvaged.append((task, self._read_failure(task, self._arrived[0])))
-            elif kind == BATCH:
+            elif kind in (BATCH, NOTED):
                 self._salvaged.append((task, self._arrived[0]))
             elif kind == GROW and task.worker_id == worker_id:
                 lost.append(task.index)

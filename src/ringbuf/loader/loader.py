@@ -1,25 +1,19 @@
-"""RingLoader: the arguments, what they mean together, and one iterator for each pass."""
+"""RingLoader for arrays: the arguments of torch's DataLoader, and what they mean together."""
 
 from __future__ import annotations
 
 import os
 import warnings
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from ringbuf._core import SLOTS_MAX
-from ringbuf.errors import Closed
-from ringbuf.loader.collate import default_collate, default_convert
+from ringbuf.loader.base import LoaderBase, Opening, RandomSource
 from ringbuf.loader.dataset import is_iterable_style
-from ringbuf.loader.fetch import make_fetcher
-from ringbuf.loader.iterator import Settings, WorkerIterator
-from ringbuf.loader.passes import InProcessIterator, Pass, Promise
-from ringbuf.loader.rings import RingPool, first_slot_bytes
+from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.sampler import (
     BatchSampler,
     EndlessSampler,
@@ -28,21 +22,32 @@ from ringbuf.loader.sampler import (
     draw_base_seed,
     random_stream,
 )
-from ringbuf.loader.spec import WorkerSpec
-from ringbuf.loader.stats import Account, LoaderStats
 
 __all__ = ["RingLoader"]
-
-SPARE_SLOTS = 2  # one for the batch that the consumer looks at, one for the next that it gets meanwhile
 
 # What is fixed once a loader is made.
 FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
-# Options that have one value so far.
-ONLY = {"dispatch": "static", "on_worker_death": "raise", "max_restarts": 3, "seed_by": "worker", "on_error": "raise"}
+
+class Stream(RandomSource):
+    """The loader's own numpy generator."""
+
+    def __init__(self, generator: np.random.Generator):
+        self._generator = generator
+
+    def state(self) -> Any:
+        return self._generator.bit_generator.state
+
+    def restore(self, state: Any) -> None:
+        self._generator.bit_generator.state = state
+
+    @contextmanager
+    def replay(self, state: Any) -> Iterator[None]:
+        self.restore(state)
+        yield
 
 
-class RingLoader:
+class RingLoader(LoaderBase):
     """Batches of a dataset, made by worker processes in shared memory and handed out as arrays that are views of it.
 
     Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays. Batches are writable
@@ -67,8 +72,14 @@ class RingLoader:
     slots: batches that the ring holds, under way and looked at; by default two more than are under way.
     slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
     max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
-    dispatch, on_worker_death, max_restarts, seed_by, on_error: have one value each, so far.
+    dispatch, on_worker_death, max_restarts: have one value each, so far.
+    seed_by: "worker" seeds each worker once. "sample" seeds the global streams of random, numpy and torch before each
+        sample, so that samples do not depend on the number of workers; for datasets with `__getitem__`.
+    on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
+        sample to use instead, called in the worker. `stats().failed` tells which.
     """
+
+    dialect = Arrays
 
     def __init__(
         self,
@@ -97,7 +108,7 @@ class RingLoader:
         on_worker_death: str = "raise",
         max_restarts: int = 3,
         seed_by: str = "worker",
-        on_error: str = "raise",
+        on_error: str | Callable[[Any, Exception], Any] = "raise",
     ):
         self._initialized = False
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
@@ -129,45 +140,27 @@ class RingLoader:
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         if collate_fn is None:
-            collate_fn = default_collate if self._auto_collation else default_convert
+            collate_fn = Arrays.collate if self._auto_collation else Arrays.convert
         self.collate_fn = collate_fn
 
-        self.slots = _positive("slots", slots, at_most=SLOTS_MAX)
-        self.slot_bytes = _positive("slot_bytes", slot_bytes)
-        self.max_bytes = _positive("max_bytes", max_bytes)
-        for name, value in {
-            "dispatch": dispatch,
-            "on_worker_death": on_worker_death,
-            "max_restarts": max_restarts,
-            "seed_by": seed_by,
-            "on_error": on_error,
-        }.items():
-            if value != ONLY[name]:
-                raise ValueError(f"{name} can only be {ONLY[name]!r}, but got {value!r}")
-            setattr(self, name, value)
+        self._set_ring_options(
+            slots=slots,
+            slot_bytes=slot_bytes,
+            max_bytes=max_bytes,
+            dispatch=dispatch,
+            on_worker_death=on_worker_death,
+            max_restarts=max_restarts,
+            seed_by=seed_by,
+            on_error=on_error,
+        )
 
         self._IterableDataset_len_called: int | None = None
-        self._iterator: Pass | None = None  # with persistent workers, the only one
+        self._iterator: Any = None  # with persistent workers, the only one
         self._initialized = True
         self._set_up_life()
         self._warn_of_cores(stacklevel=2)
 
     # ---- passes
-
-    def __iter__(self) -> Pass:
-        """Begin a pass. With persistent workers there is one at a time, and this ends the one before."""
-        if self._closed:
-            raise Closed("this loader was closed; make a new one")
-        if not self.persistent_workers or self.num_workers == 0:
-            return self._get_iterator()
-        if isinstance(self._iterator, WorkerIterator):
-            if self._iterator.usable:
-                self._warn_of_pinning()
-                self._iterator._reset()
-                return self._iterator
-            self._iterator.close()
-        self._iterator = self._get_iterator()
-        return self._iterator
 
     def __len__(self) -> int:
         """Batches of a pass. For an iterable dataset it is what the dataset's own `__len__` makes of it, whatever the
@@ -180,103 +173,24 @@ class RingLoader:
         full, rest = divmod(samples, self.batch_size)
         return full + bool(rest and not self.drop_last)
 
-    def _get_iterator(self) -> Pass:
-        self._warn_of_cores(stacklevel=3)
-        self._warn_of_pinning()
-        if self.num_workers == 0 and self.timeout != 0:
-            raise AssertionError(f"timeout={self.timeout} needs worker processes to wait for; set num_workers or timeout=0")
-        if self.num_workers > 0 and not self.prefetch_factor:
-            raise AssertionError(f"prefetch_factor={self.prefetch_factor} asks for no batches; it must be positive")
-        promise = self._IterableDataset_len_called
-        common = {
-            "index_sampler": self._index_sampler,
-            "account": self._account,
-            "promise": None if promise is None else Promise(self.dataset, promise),
-        }
-        base_seed = draw_base_seed(self._stream)
-        if self.num_workers == 0:
-            fetcher = make_fetcher(
-                self.dataset,
-                iterable=self._dataset_kind == "iterable",
-                drop_last=self.drop_last,
-                collate_fn=self.collate_fn,
-                batched=self._auto_collation,
-            )
-            return InProcessIterator(fetcher=fetcher, **common)
-        iterator = WorkerIterator(settings=self._settings(base_seed), pool=self._pool, **common)
-        self._iterators.add(iterator)
-        return iterator
+    @property
+    def _iterable(self) -> bool:
+        return self._dataset_kind == "iterable"
 
-    def _settings(self, base_seed: int) -> Settings:
-        import multiprocessing
+    @property
+    def _source(self) -> Stream:
+        return Stream(self._stream)
 
-        outstanding = self.prefetch_factor * self.num_workers
-        slots = self.slots if self.slots is not None else min(outstanding + SPARE_SLOTS, SLOTS_MAX)
-        slot_bytes = self.slot_bytes if self.slot_bytes is not None else first_slot_bytes(slots)
-        if self.max_bytes is not None:
-            if self.slot_bytes is not None and slots * slot_bytes > self.max_bytes:
-                raise ValueError(f"{slots} slots of slot_bytes={slot_bytes} are more than max_bytes={self.max_bytes}")
-            slot_bytes = max(1, min(slot_bytes, self.max_bytes // slots))
-        return Settings(
-            spec=WorkerSpec(
-                dataset=self.dataset,
-                collate_fn=self.collate_fn,
-                batched=self._auto_collation,
-                iterable=self._dataset_kind == "iterable",
-                drop_last=self.drop_last,
-                num_workers=self.num_workers,
-                base_seed=base_seed,
-                worker_init_fn=self.worker_init_fn,
-            ),
-            context=self.multiprocessing_context or multiprocessing.get_context(),
-            outstanding=outstanding,
-            in_order=self.in_order,
-            timeout=self.timeout,
-            persistent=self.persistent_workers,
-            slots=slots,
-            slot_bytes=slot_bytes,
-            max_bytes=self.max_bytes,
-        )
+    def _open(self) -> Opening:
+        return Opening(iter(self._index_sampler), draw_base_seed(self._stream))
 
-    # ---- its account and its end
+    def _open_again(self, base_seed: int) -> Opening:
+        return Opening(iter(self._index_sampler), base_seed)
 
-    def stats(self) -> LoaderStats:
-        """What this loader has done since it was made."""
-        return self._account.stats(workers=self.num_workers)
-
-    def close(self) -> None:
-        """Stop all workers and let go of the memory; batches that are held stay valid. Idempotent."""
-        self._closed = True
-        for iterator in list(self._iterators):
-            iterator.close()
-        self._iterator = None
-        self._pool.close()
-
-    def __enter__(self) -> RingLoader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _set_up_life(self) -> None:
-        self._closed = False
-        self._account = Account()
-        self._pool = RingPool()
-        self._iterators: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
-
-    def __getstate__(self) -> dict:
-        """The settings: a copy is a fresh loader, with nothing under way."""
-        state = self.__dict__.copy()
-        for name in ("_account", "_pool", "_iterators", "_closed"):
-            del state[name]
-        state["_iterator"] = None
-        return state
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self._set_up_life()
+    def _warn_at_iter(self) -> None:
+        self._warn_of_cores(stacklevel=4)
+        if self.pin_memory:
+            warnings.warn("pin_memory has no effect: batches are numpy arrays in shared memory", stacklevel=4)
 
     # ---- attributes
 
@@ -395,7 +309,7 @@ class RingLoader:
 
     def check_worker_number_rationality(self) -> None:
         """Warn where there are more workers than cores that this process may use."""
-        self._warn_of_cores(stacklevel=3)
+        self._warn_of_cores(stacklevel=2)
 
     def _warn_of_cores(self, *, stacklevel: int) -> None:
         try:
@@ -408,17 +322,3 @@ class RingLoader:
                 "more workers than that make it slower, or freeze it",
                 stacklevel=stacklevel + 1,
             )
-
-    def _warn_of_pinning(self) -> None:
-        if self.pin_memory:
-            warnings.warn("pin_memory has no effect: batches are numpy arrays in shared memory", stacklevel=4)
-
-
-def _positive(name: str, value: int | None, *, at_most: int | None = None) -> int | None:
-    """`value`, if it is None or a whole number in range."""
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (at_most is not None and value > at_most):
-        upper = "" if at_most is None else f" and at most {at_most}"
-        raise ValueError(f"{name} should be a positive int{upper}, or None; got {value!r}")
-    return value

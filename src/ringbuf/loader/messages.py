@@ -1,9 +1,9 @@
 """What travels between the main process and its workers: both sides of two rings.
 
     task ring   main → workers    tag: number of the task     target: id of the worker
-    data ring   workers → main    tag: number of the task     target: what the message is, one of the four below
+    data ring   workers → main    tag: number of the task     target: what the message is, one of the five below
 
-A task is answered by one BATCH, FAILED or END message under its own number; GROW, as often as it comes, stands
+A task is answered by one BATCH, NOTED, FAILED or END message under its own number; GROW, as often as it comes, stands
 in front of the answer: "I need larger slots; look for my answer in a larger ring".
 
 The channel (channel.py) carries, from main: "tasks" and "ring" with their descriptors, "task" with the memory of
@@ -17,11 +17,12 @@ import struct
 
 from ringbuf._core import ANY, Claim, Lease
 
-__all__ = ["BATCH", "END", "FAILED", "GROW", "decode_number", "encode_number", "fill"]
+__all__ = ["BATCH", "END", "FAILED", "GROW", "NOTED", "decode_number", "encode_number", "fill"]
 
 BATCH = ANY  # a frame
 FAILED = 1  # a pickled Failure; empty when it is under way on the channel
 GROW = 2  # the bytes needed
+NOTED = 4  # a frame of ((batch,) or None, notes): some samples were passed over
 END = 3  # nothing: the worker's iterable has no further batch
 
 _NUMBER = struct.Struct("<Q")

@@ -13,8 +13,9 @@ from ringbuf._core import Claim, Ring, copy_into
 from ringbuf.errors import BatchTooLarge, Full
 from ringbuf.frame import FRAME_ROOM
 from ringbuf.loader.failure import Failure
-from ringbuf.loader.messages import BATCH, END, FAILED, GROW, encode_number, fill
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, encode_number, fill
 from ringbuf.loader.post import LOOK_S, Post
+from ringbuf.loader.substitute import LEFT_OUT
 
 __all__ = ["Draft", "Outlet", "Refused"]
 
@@ -42,11 +43,11 @@ class Outlet:
         while self._generation < generation:
             self._take_in(*self._post.wait_for(lambda message: message[0] == "ring"))
 
-    def claim(self, number: int, needed_bytes: int) -> Claim:
+    def claim(self, number: int, needed_bytes: int, kind: int = BATCH) -> Claim:
         """A slot for the answer to a task, of at least this size. Raises Refused where none is to be had."""
         while needed_bytes > self._slot_bytes:
             self._ask_for_more(number, needed_bytes)
-        return self._claim(number, BATCH)
+        return self._claim(number, kind)
 
     def end(self, number: int) -> None:
         fill(self._claim(number, END), b"")
@@ -91,27 +92,37 @@ class Outlet:
 
 
 class Draft:
-    """The answer to one task while it is made. As a context manager it gives an unpublished slot back."""
+    """The answer to one task while it is made, and the room for it (fetch.Room). As a context manager it gives an
+    unpublished slot back."""
 
     def __init__(self, outlet: Outlet, number: int):
         self._outlet = outlet
         self._number = number
+        self._kind = BATCH
         self._claim: Claim | None = None
         self._writer: frame.Writer
 
-    def room(self, nbytes: int) -> Callable:
+    def reserve(self, nbytes: int) -> Callable:
         """Memory for a batch that is built in rows: a slot. Returns a function like numpy.empty."""
         self._claim = self._outlet.claim(self._number, nbytes)
         self._writer = frame.Writer(self._claim, pickle=True)
         return self._empty
 
-    def publish(self, batch: Any) -> None:
-        """Send the batch. Arrays from `room` are where they belong, others are copied."""
+    def publish(self, batch: Any, notes: list | None = None) -> None:
+        """Send the batch. Arrays from `reserve` are where they belong, others are copied.
+
+        notes: on samples that were passed over; they travel along.
+        """
+        if notes:
+            batch, self._kind = (None if batch is LEFT_OUT else (batch,), [tuple(note) for note in notes]), NOTED
         if self._claim is None:
             plan = frame.plan(batch, pickle=True)
-            claim = self._outlet.claim(self._number, _needed_bytes(plan))
+            claim = self._outlet.claim(self._number, _needed_bytes(plan), self._kind)
             with claim:
                 claim.commit(plan.write(claim))
+            return
+        if self._kind != BATCH:
+            self._publish_in_larger_slot(batch)
             return
         try:
             nbytes = self._writer.finish(batch)
@@ -126,12 +137,13 @@ class Draft:
         plan = frame.plan(batch, pickle=True)
         content = np.empty(plan.frame_bytes, np.uint8)
         nbytes = plan.write(content)
-        self.abandon()
-        with self._outlet.claim(self._number, _needed_bytes(plan)) as claim:
+        self.discard()
+        with self._outlet.claim(self._number, _needed_bytes(plan), self._kind) as claim:
             copy_into(claim, content)
             claim.commit(nbytes)
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
+        """Give the slot back, unpublished."""
         if self._claim is not None:
             self._claim.abort()
             self._claim = None
@@ -140,7 +152,7 @@ class Draft:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.abandon()
+        self.discard()
 
     def _empty(self, shape: tuple, dtype: np.dtype) -> np.ndarray:
         try:

@@ -6,13 +6,14 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterable
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any, NamedTuple, NoReturn
 
 from ringbuf.errors import Closed
-from ringbuf.loader.fetch import Exhausted, Fetcher
+from ringbuf.loader.course import Course
+from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
+from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes
 
 __all__ = ["InProcessIterator", "Pass", "Promise"]
@@ -28,14 +29,25 @@ class Promise(NamedTuple):
 class Pass:
     """An iterator over batches. Any thread of its process may ask; each batch goes to one of them.
 
-    index_sampler: what the tasks are about.
+    index_sampler: what tells the length.
     promise: what to warn about when more comes; None when nobody asked.
+    finish: what becomes of each batch at last, when it is pinned for one.
     """
 
-    def __init__(self, *, index_sampler: Iterable, account: Account, promise: Promise | None):
+    def __init__(
+        self,
+        *,
+        course: Course,
+        index_sampler: Iterable,
+        account: Account,
+        promise: Promise | None,
+        finish: Callable[[Any], Any] | None = None,
+    ):
+        self._course = course
         self._index_sampler = index_sampler
         self._account = account
         self._promise = promise
+        self._finish_batch = finish
         self._num_yielded = 0
         self._done = False
         self._closed = False  # before it was done
@@ -64,7 +76,16 @@ class Pass:
             self._account.batches += 1
             if self._promise is not None and self._num_yielded > self._promise.samples:
                 self._warn_of_broken_promise()
-            return batch
+            return batch if self._finish_batch is None else self._finish_batch(batch)
+
+    def skip(self, batches: int) -> None:
+        """Make so many batches and throw them away: they were delivered before."""
+        for _ in range(batches):
+            try:
+                self._produce()
+            except StopIteration:
+                return
+            self._num_yielded += 1
 
     @property
     def ours(self) -> bool:
@@ -104,19 +125,30 @@ class InProcessIterator(Pass):
     def __init__(self, *, fetcher: Fetcher, **common: Any):
         super().__init__(**common)
         self._fetcher = fetcher
-        self._indices = iter(self._index_sampler)
+        # Samples that are seeded one by one would otherwise leave their mark on the program's own random streams.
+        self._aside = preserved if self._course.constants.get("seed") is not None else nullcontext
 
     def _produce(self) -> Any:
-        try:
-            index = next(self._indices)
-            batch = self._fetcher.fetch(index, _private_room, private=True)
-        except (StopIteration, Exhausted):
-            self._done = True
-            raise StopIteration from None
+        batch = LEFT_OUT
+        while batch is LEFT_OUT:
+            try:
+                job = next(self._course)
+            except StopIteration:
+                self._end()
+            try:
+                with self._aside():
+                    batch = self._fetcher.fetch(job, PrivateRoom(), private=True)
+            except Exhausted:
+                self._end()
+            except Exception:
+                self._course.deliver(job.batch)
+                raise
+            finally:
+                self._account.note(self._fetcher.notes())
+            self._course.deliver(job.batch)
         self._account.bytes += array_bytes(batch)
         return batch
 
-
-def _private_room(nbytes: int) -> Any:
-    del nbytes
-    return np.empty
+    def _end(self) -> NoReturn:
+        self._done = self._course.finished = True
+        raise StopIteration from None

@@ -98,10 +98,12 @@ class BatchSampler:
         return full + bool(rest and not self.drop_last)
 
 
-def random_stream(generator: int | np.random.Generator | None) -> np.random.Generator | None:
-    """The stream that a loader's `generator` argument stands for; None stands for fresh entropy at each draw."""
-    if generator is None or isinstance(generator, np.random.Generator):
+def random_stream(generator: int | np.random.Generator | None) -> np.random.Generator:
+    """The stream that a loader's `generator` argument stands for; None stands for one from the system's entropy."""
+    if isinstance(generator, np.random.Generator):
         return generator
+    if generator is None:
+        return np.random.default_rng()
     try:
         seed = operator.index(generator)
     except TypeError:
@@ -114,6 +116,6 @@ def random_stream(generator: int | np.random.Generator | None) -> np.random.Gene
     return np.random.default_rng(seed)
 
 
-def draw_base_seed(stream: np.random.Generator | None) -> int:
+def draw_base_seed(stream: np.random.Generator) -> int:
     """The number that a pass derives its workers' seeds from: one draw, whatever the number of workers."""
-    return int((stream if stream is not None else np.random.default_rng()).integers(BASE_SEED_LIMIT))
+    return int(stream.integers(BASE_SEED_LIMIT))

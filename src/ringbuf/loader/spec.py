@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ringbuf.loader.channel import read_memory, shared_memory
+from ringbuf.loader.dialect import Dialect
 
 __all__ = ["Sealed", "WorkerSpec"]
 
@@ -16,6 +17,7 @@ class WorkerSpec(NamedTuple):
     """All that workers have in common."""
 
     dataset: Any
+    dialect: type[Dialect]
     collate_fn: Callable
     batched: bool
     iterable: bool
@@ -23,6 +25,7 @@ class WorkerSpec(NamedTuple):
     num_workers: int
     base_seed: int
     worker_init_fn: Callable[[int], Any] | None
+    on_error: Any = "raise"
 
     def load(self) -> WorkerSpec:
         return self

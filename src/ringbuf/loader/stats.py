@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from ringbuf.loader.substitute import Note
+from ringbuf.tensors import is_tensor
+
 __all__ = ["Account", "LoaderStats", "array_bytes"]
+
+MOST_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,13 @@ class LoaderStats:
     """Room for arrays in each of them."""
     generations: int
     """Data rings that were made: one, and one each time that batches outgrew the slots."""
+    errors: int
+    """Samples that failed and were passed over, with on_error="skip" or a function."""
+    failed: tuple[Note, ...]
+    """The last 64 of them: index, error, and whether another sample took the place. Not in the table."""
 
     def __str__(self) -> str:
-        rows = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        rows = [(field.name, getattr(self, field.name)) for field in fields(self) if field.name != "failed"]
         shown = [("wait_s", f"{value / 1e9:.3f}") if name == "wait_ns" else (name, f"{value:,}") for name, value in rows]
         width = max(len(value) for _, value in shown)
         return "\n".join(f"{name:<12}{value:>{width}}" for name, value in shown)
@@ -49,11 +60,26 @@ class Account:
         self.slots = 0
         self.slot_bytes = 0
         self.generations = 0
+        self.errors = 0
+        self.failed: deque[Note] = deque(maxlen=MOST_KEPT)
         self.warned_of_copies = False
 
     def ring(self, *, slots: int, slot_bytes: int, generations: int) -> None:
         """Note the data ring as it is now."""
         self.slots, self.slot_bytes, self.generations = slots, slot_bytes, generations
+
+    def note(self, notes: list[Note]) -> None:
+        """Take down samples that were passed over; say so when it is the first time."""
+        if notes and not self.errors:
+            warnings.warn(
+                f"RingLoader: sample {notes[0].index!r} failed ({notes[0].error}) and was "
+                f"{'replaced' if notes[0].replaced else 'left out'}, as on_error says; stats().errors counts those that will "
+                "follow, stats().failed lists them",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        self.errors += len(notes)
+        self.failed.extend(notes)
 
     def stats(self, *, workers: int) -> LoaderStats:
         return LoaderStats(
@@ -65,12 +91,14 @@ class Account:
             slots=self.slots,
             slot_bytes=self.slot_bytes,
             generations=self.generations,
+            errors=self.errors,
+            failed=tuple(self.failed),
         )
 
 
 def array_bytes(batch: Any) -> int:
-    """The size of the arrays of a batch, in the containers that collation makes."""
-    if isinstance(batch, (np.ndarray, np.generic)):
+    """The size of the arrays or tensors of a batch, in the containers that collation makes."""
+    if isinstance(batch, (np.ndarray, np.generic)) or is_tensor(batch):
         return batch.nbytes
     if isinstance(batch, dict):
         return sum(map(array_bytes, batch.values()))

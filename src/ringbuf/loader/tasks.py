@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from ringbuf._core import SLOTS_MAX, Ring
 from ringbuf.errors import Closed, Empty, Full
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
+from ringbuf.loader.course import Job
 from ringbuf.loader.messages import fill
 from ringbuf.loader.post import LOOK_S, Post, Stopped
 
 __all__ = ["Inbox", "Order", "TaskBoard", "pack"]
 
-SLOT_BYTES = 8192  # indices that need more travel in memory of their own
+SLOT_BYTES = 8192  # jobs that need more travel in memory of their own
 FEWEST_SLOTS = 8
 MOST_ELSEWHERE = 64  # oversized tasks that are out: a channel has room for about three times as many messages
 
@@ -30,13 +31,17 @@ class Order(NamedTuple):
     """The data ring to answer in, or a newer one."""
     epoch: int
     """When this changes, the worker starts over with a fresh fetcher."""
-    index: Any
-    """What the sampler gave."""
+    job: Any
+    """The job: as bytes where it is sent, a Job where it arrives."""
 
 
-def pack(index: Any) -> bytes:
-    """An index as it travels. Raises whatever an object raises that cannot be pickled."""
-    return pickle.dumps(index, 5)
+def pack(job: Job) -> bytes:
+    """A job as it travels. Raises whatever an index raises that cannot be pickled."""
+    return pickle.dumps(tuple(job), 5)
+
+
+def _unpack(data: Any) -> Job:
+    return Job(*pickle.loads(data))
 
 
 class TaskBoard:
@@ -49,9 +54,9 @@ class TaskBoard:
         self._elsewhere: set[int] = set()  # tasks that are out and did not fit a slot
 
     def post(self, order: Order, worker_id: int, channel: Channel) -> bool:
-        """Give out a task, its index packed; False where there is no room for it now, or workers were told to stop."""
-        index = order.index
-        elsewhere = _HEAD.size + len(index) > SLOT_BYTES
+        """Give out a task, its job packed; False where there is no room for it now, or workers were told to stop."""
+        job = order.job
+        elsewhere = _HEAD.size + len(job) > SLOT_BYTES
         if elsewhere and len(self._elsewhere) >= MOST_ELSEWHERE:
             return False
         try:
@@ -60,15 +65,15 @@ class TaskBoard:
             return False
         with claim:
             if elsewhere:
-                memory = shared_memory(index, "ringbuf-task")
+                memory = shared_memory(job, "ringbuf-task")
                 try:
                     if not channel.send("task", order.number, descriptor=memory):
                         return False
                 finally:
                     os.close(memory)
-                index = b""
+                job = b""
                 self._elsewhere.add(order.number)
-            fill(claim, _HEAD.pack(order.generation, order.epoch, elsewhere) + index)
+            fill(claim, _HEAD.pack(order.generation, order.epoch, elsewhere) + job)
         return True
 
     def retract(self, number: int) -> bool:
@@ -120,11 +125,11 @@ class Inbox:
                 break
         number, view = lease.tag, memoryview(lease)
         generation, epoch, elsewhere = _HEAD.unpack_from(view)
-        index = self._fetch(number) if elsewhere else pickle.loads(view[_HEAD.size :])
-        return Order(number, generation, epoch, index)
+        job = self._fetch(number) if elsewhere else _unpack(view[_HEAD.size :])
+        return Order(number, generation, epoch, job)
 
-    def _fetch(self, number: int) -> Any:
+    def _fetch(self, number: int) -> Job:
         _, descriptors = self._post.wait_for(lambda message: message == ["task", number])
         # Earlier ones were taken back before we came to them.
         self._post.discard(lambda message: message[0] == "task" and message[1] < number)
-        return pickle.loads(take_memory(descriptors))
+        return _unpack(take_memory(descriptors))

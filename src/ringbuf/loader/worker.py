@@ -7,7 +7,6 @@ code runs in three places (the dataset, `collate_fn`, `worker_init_fn`), and wha
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import sys
@@ -16,15 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ringbuf.loader.channel import Channel
 from ringbuf.loader.failure import Failure
 from ringbuf.loader.fetch import Exhausted, Fetcher, make_fetcher
 from ringbuf.loader.outlet import Draft, Outlet, Refused
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.post import Post, Stopped
+from ringbuf.loader.seeding import seed_worker
 from ringbuf.loader.spec import WorkerSpec
+from ringbuf.loader.substitute import Substitute
 from ringbuf.loader.tasks import Inbox, Order
 
 __all__ = ["Origin", "WorkerInfo", "get_worker_info", "run"]
@@ -119,8 +118,8 @@ class _Worker:
         global _info
         try:
             self._spec = spec = spec.load()
-            seed = spec.base_seed + self._id
-            seed_everything(seed, self._id, spec.base_seed)
+            spec.dialect.set_up_worker()
+            seed = seed_worker(spec.base_seed, self._id)
             _info = WorkerInfo(self._id, spec.num_workers, seed, spec.dataset)
             _tell_torch(_info)
             if spec.worker_init_fn is not None:
@@ -132,51 +131,47 @@ class _Worker:
         """Do one task."""
         self._outlet.follow(order.generation)
         if order.epoch != self._epoch:
-            self._start_over(order.epoch)
+            self._start_over(order)
         if self._broken is not None:
             self._outlet.fail(order.number, self._broken)
             return
         if self._ended:
             return  # main asked before it knew
+        job = order.job
         try:
             with Draft(self._outlet, order.number) as draft:
-                draft.publish(self._fetcher.fetch(order.index, draft.room, private=False))
+                draft.publish(self._fetcher.fetch(job, draft, private=False), self._fetcher.notes())
         except Exhausted:
             self._ended = True
             self._outlet.end(order.number)
         except Refused:
             pass
         except Exception as error:
-            index = None if self._spec.iterable else order.index
-            failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at)
+            index = None if self._spec.iterable else job.index
+            notes = [tuple(note) for note in self._fetcher.notes()]
+            failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, notes=notes)
             self._outlet.fail(order.number, failure)
 
-    def _start_over(self, epoch: int) -> None:
-        self._epoch, self._ended = epoch, False
+    def _start_over(self, order: Order) -> None:
+        self._epoch, self._ended = order.epoch, False
         if self._broken is not None:
             return
-        spec = self._spec
+        spec, job = self._spec, order.job
         try:
+            if job.epoch is not None and hasattr(spec.dataset, "set_epoch"):
+                spec.dataset.set_epoch(job.epoch)
             self._fetcher = make_fetcher(
-                spec.dataset,
+                spec.dialect.begin_pass(spec.dataset, job.shared_seed),
                 iterable=spec.iterable,
                 drop_last=spec.drop_last,
+                dialect=spec.dialect,
                 collate_fn=spec.collate_fn,
                 batched=spec.batched,
                 pause=self._post.pause,
+                substitute=None if spec.on_error == "raise" else Substitute(spec.on_error),
             )
         except Exception as error:  # a dataset's __iter__
             self._broken = Failure.of(error, worker_id=self._id, fatal=True)
-
-
-def seed_everything(seed: int, worker_id: int, base_seed: int) -> None:
-    """Give this worker random streams of its own in every module that has a global one."""
-    random.seed(seed)
-    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-    np.random.seed(np.random.SeedSequence(words).generate_state(4))
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(seed)
 
 
 def _tell_torch(info: WorkerInfo) -> None:

@@ -1,0 +1,214 @@
+"""RingLoader for tensors: torch's DataLoader with other workers."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.autograd.profiler import record_function
+from torch.utils.data import DataLoader, IterDataPipe, MapDataPipe, dataloader, graph_settings
+from torch.utils.data._utils.pin_memory import pin_memory as pin
+
+from ringbuf.loader.base import LoaderBase, Opening, RandomSource
+from ringbuf.loader.iterator import WorkerIterator
+from ringbuf.loader.passes import InProcessIterator
+from ringbuf.torch.dialect import Tensors
+
+__all__ = ["RingLoader"]
+
+
+class Generators(RandomSource):
+    """The generator that a loader was given, else torch's global one; and the one that its sampler was given."""
+
+    def __init__(self, own: torch.Generator | None, *samplers: Any):
+        self._generators = [own]
+        for sampler in samplers:
+            other = getattr(sampler, "generator", None)
+            if isinstance(other, torch.Generator) and not any(other is known for known in self._generators):
+                self._generators.append(other)
+
+    def state(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state() if one is None else one.get_state() for one in self._generators]
+
+    def restore(self, state: list[torch.Tensor]) -> None:
+        for one, saved in zip(self._generators, state):
+            torch.set_rng_state(saved) if one is None else one.set_state(saved)
+
+    @contextmanager
+    def replay(self, state: list[torch.Tensor]) -> Iterator[None]:
+        shared = torch.get_rng_state()
+        self.restore(state)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(shared)
+
+
+class _Profiled:
+    """A pass whose waits torch's profiler counts as time of the DataLoader: it goes by the name."""
+
+    def __next__(self) -> Any:
+        with record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+            return super().__next__()
+
+
+class RingDataLoaderIter(_Profiled, WorkerIterator):
+    """A pass with workers."""
+
+
+class InProcessDataLoaderIter(_Profiled, InProcessIterator):
+    """A pass without workers."""
+
+
+class RingLoader(LoaderBase, DataLoader):
+    """torch's DataLoader with workers that write batches into shared memory, where the tensors lie that you get.
+
+    All arguments of torch's loader mean what they mean there, and for the same arguments and seed the batches are
+    the same, bit for bit. Tensors are writable and yours; keeping any number of them is safe. docs/differences.md
+    lists what is different on purpose.
+
+    slots: batches that the ring holds, under way and looked at; by default two more than are under way.
+    slot_bytes: room for the data of a batch, where it is known; otherwise found out from the first batches.
+    max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
+    dispatch, on_worker_death, max_restarts: have one value each, so far.
+    seed_by: "worker" seeds each worker once, as torch does. "sample" seeds the global streams of random, numpy and torch
+        before each sample, so that samples do not depend on the number of workers; for map-style datasets.
+    on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
+        sample to use instead, called in the worker. `stats().failed` tells which.
+    """
+
+    dialect = Tensors
+    _worker_pass = RingDataLoaderIter
+    _in_process_pass = InProcessDataLoaderIter
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        slots: int | None = None,
+        slot_bytes: int | None = None,
+        max_bytes: int | None = None,
+        dispatch: str = "static",
+        on_worker_death: str = "raise",
+        max_restarts: int = 3,
+        seed_by: str = "worker",
+        on_error: str | Callable[[Any, Exception], Any] = "raise",
+    ):
+        self._set_up_life()
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        self._set_ring_options(
+            slots=slots,
+            slot_bytes=slot_bytes,
+            max_bytes=max_bytes,
+            dispatch=dispatch,
+            on_worker_death=on_worker_death,
+            max_restarts=max_restarts,
+            seed_by=seed_by,
+            on_error=on_error,
+        )
+
+    @property
+    def _iterable(self) -> bool:
+        return self._dataset_kind == dataloader._DatasetKind.Iterable
+
+    @property
+    def _source(self) -> Generators:
+        return Generators(self.generator, self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None))
+
+    # What is drawn, and in which order, is torch's: dataloader._BaseDataLoaderIter and its two subclasses.
+
+    def _open(self) -> Opening:
+        shared_seed = self._draw_shared_seed()
+        indices = iter(self._index_sampler)
+        base_seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator).item()
+        if self.num_workers > 0:
+            # torch begins twice, and a sampler may draw each time.
+            return self._open_again(int(base_seed))._replace(shared_seed=shared_seed)
+        return Opening(indices, int(base_seed), shared_seed)
+
+    def _open_again(self, base_seed: int) -> Opening:
+        return Opening(iter(self._index_sampler), base_seed, self._draw_shared_seed())
+
+    def _draw_shared_seed(self) -> int | None:
+        if not isinstance(self.dataset, IterDataPipe):
+            return None
+        group = None
+        if distributed.is_available() and distributed.is_initialized():
+            group = distributed.new_group(backend="gloo")
+        return dataloader._share_dist_seed(self.generator, group)
+
+    def _init_of_workers(self) -> Callable | None:
+        if not isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            return self.worker_init_fn
+        world_size, rank = dataloader._get_distributed_settings()
+        return functools.partial(dataloader._sharding_worker_init_fn, self.worker_init_fn, world_size, rank)
+
+    def _fetcher(self, opening: Opening) -> Any:
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            graph_settings.apply_sharding(self.dataset, *dataloader._get_distributed_settings())
+        return super()._fetcher(opening)
+
+    def _warn_at_iter(self) -> None:
+        if self.num_workers > 0:
+            self.check_worker_number_rationality()
+        if not self.pin_memory:
+            return
+        if self.pin_memory_device:
+            warnings.warn(
+                "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+                f"ignore pin_memory_device='{self.pin_memory_device}'.",
+                stacklevel=4,
+            )
+        if not torch.accelerator.is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                stacklevel=4,
+            )
+
+    def _finish(self) -> Callable[[Any], Any] | None:
+        """Copy each batch into pinned memory. The copy is done when it returns, and the slot is free with the last view
+        of it: a device that copies from there on never reads a slot."""
+        if not self.pin_memory or not torch.accelerator.is_available():
+            return None
+        device = torch.accelerator.current_accelerator().type
+        return None if device == "mps" else functools.partial(pin, device=device)
+

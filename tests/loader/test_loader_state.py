@@ -1,0 +1,260 @@
+"""Where a loader is can be saved and loaded: the batches that follow are those of an undisturbed run."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import ringbuf
+
+torch = pytest.importorskip("torch")
+from ringbuf.torch import RingLoader as TorchLoader  # noqa: E402
+
+
+class Squares:
+    """Sample i: i, and a random number of the worker's."""
+
+    def __init__(self, length=23):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return index, np.random.rand()
+
+
+class Counting(torch.utils.data.IterableDataset):
+    """0, 1, 2, ..., shared out between the workers of torch's kind."""
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info() or ringbuf.get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(first, 20, step))
+
+
+LOADERS = {"arrays": ringbuf.RingLoader, "tensors": TorchLoader}
+
+
+@pytest.fixture(params=LOADERS)
+def make(request):
+    """Makes a loader of either kind that shuffles by a seed of its own."""
+
+    def make(seed=7, **options):
+        options = {"batch_size": 3, "shuffle": True, **options}
+        generator = seed if request.param == "arrays" else torch.Generator().manual_seed(seed)
+        return LOADERS[request.param](options.pop("dataset", None) or Squares(), generator=generator, **options)
+
+    return make
+
+
+def indices(batches):
+    return [[int(index) for index in batch[0]] for batch in batches]
+
+
+def passes(loader, count):
+    return [indices(loader) for _ in range(count)]
+
+
+def saved_after(loader, batches):
+    """The state after so many batches of a pass, having gone through pickle."""
+    iterator = iter(loader)
+    seen = indices(next(iterator) for _ in range(batches))
+    state = pickle.loads(pickle.dumps(loader.state_dict()))
+    del iterator
+    return seen, state
+
+
+@pytest.mark.parametrize("batches", [0, 1, 5, 7, 8])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (2, 0), (0, 2), (2, 1)])
+def test_a_loader_goes_on_where_another_stopped_whatever_the_number_of_workers(make, batches, before, after):
+    whole = passes(make(), 3)
+    first = make(num_workers=before)
+    assert indices(first) == whole[0]
+    seen, state = saved_after(first, batches)
+    assert seen == whole[1][:batches]
+    second = make(seed=1, num_workers=after, prefetch_factor=3 if after else None)
+    second.load_state_dict(state)
+    assert indices(second) == whole[1][batches:]
+    assert indices(second) == whole[2]
+
+
+def test_a_state_saved_after_the_end_begins_the_next_pass(make):
+    whole = passes(make(), 3)
+    first = make(num_workers=1)
+    assert indices(first) == whole[0]
+    second = make(seed=1)
+    second.load_state_dict(first.state_dict())
+    assert passes(second, 2) == whole[1:]
+
+
+def test_a_state_saved_before_the_beginning_begins_the_first_pass(make):
+    second = make(seed=1)
+    second.load_state_dict(make().state_dict())
+    assert passes(second, 2) == passes(make(), 2)
+
+
+def same(left, right):
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+@pytest.mark.parametrize("batches", [0, 4, 8])
+def test_a_state_that_was_just_loaded_is_the_state(make, batches):
+    _, state = saved_after(make(), batches)
+    second = make(seed=1)
+    second.load_state_dict(state)
+    assert same(second.state_dict(), state)
+
+
+def test_the_state_is_taken_twice_in_a_pass_and_both_times_exact(make):
+    whole = passes(make(), 1)[0]
+    _, state = saved_after(make(num_workers=2), 2)
+    second = make(seed=1, num_workers=1)
+    second.load_state_dict(state)
+    seen, state = saved_after(second, 3)
+    assert seen == whole[2:5]
+    third = make(seed=2)
+    third.load_state_dict(state)
+    assert indices(third) == whole[5:]
+
+
+def test_persistent_workers_go_on_from_a_state(make):
+    whole = passes(make(num_workers=2, persistent_workers=True), 3)
+    with make(num_workers=2, persistent_workers=True) as first:
+        assert indices(first) == whole[0]
+        _, state = saved_after(first, 3)
+    with make(seed=1, num_workers=2, persistent_workers=True) as second:
+        assert len(indices(second)) == 8  # its workers live already
+        second.load_state_dict(state)
+        assert indices(second) == whole[1][3:]
+        assert indices(second) == whole[2]
+
+
+def test_out_of_order_each_batch_comes_once(make):
+    first = make(num_workers=2, in_order=False)
+    seen, state = saved_after(first, 5)
+    second = make(seed=1, num_workers=1, in_order=False)
+    second.load_state_dict(state)
+    assert sorted(seen + indices(second)) == sorted(passes(make(), 1)[0])
+
+
+def test_with_samples_seeded_one_by_one_the_random_numbers_go_on_as_well(make):
+    def numbers(batches):
+        return [[float(number) for number in batch[1]] for batch in batches]
+
+    whole = numbers(make(seed_by="sample"))
+    first = make(seed_by="sample", num_workers=2)
+    iterator = iter(first)
+    seen = numbers(next(iterator) for _ in range(3))
+    second = make(seed=1, seed_by="sample", num_workers=1)
+    second.load_state_dict(first.state_dict())
+    assert seen + numbers(second) == whole
+
+
+def test_an_iterable_dataset_goes_on_where_it_stopped(make):
+    options = {"dataset": Counting(), "shuffle": None, "num_workers": 2}
+    whole = [batch.tolist() for batch in make(**options)]
+    first = make(**options)
+    iterator = iter(first)
+    seen = [next(iterator).tolist() for _ in range(3)]
+    second = make(**options)
+    second.load_state_dict(first.state_dict())
+    assert seen + [batch.tolist() for batch in second] == whole
+    with pytest.raises(ValueError, match="num_workers=2, this loader has 0"):
+        make(**{**options, "num_workers": 0}).load_state_dict(first.state_dict())
+
+
+def test_the_state_is_small_whatever_the_dataset(make):
+    sizes = []
+    for length in (100, 100_000):
+        loader = make(dataset=Squares(length), batch_size=10)
+        iterator = iter(loader)
+        for _ in range(10):
+            next(iterator)
+        sizes.append(len(pickle.dumps(loader.state_dict())))
+    assert abs(sizes[1] - sizes[0]) < 64
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"batch_size": 4}, "batch_size=3, this loader has 4"),
+        ({"dataset": Squares(50)}, "8 batches, this loader's has 17"),
+        ({"seed_by": "sample"}, "seed_by='worker', this loader has 'sample'"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_and_the_loader_stays_as_it_was(make, change, words):
+    loader = make(**change)
+    with pytest.raises(ValueError, match=words):
+        loader.load_state_dict(make().state_dict())
+    assert passes(loader, 1) == passes(make(**change), 1)
+
+
+def test_something_else_is_no_state(make):
+    with pytest.raises(ValueError, match="not the state of a RingLoader"):
+        make().load_state_dict({"position": 3})
+
+
+def test_an_empty_state_changes_nothing(make):
+    loader = make()
+    loader.load_state_dict({})
+    assert passes(loader, 1) == passes(make(), 1)
+
+
+def test_torchs_global_stream_is_restored_by_loading_and_left_alone_by_going_on():
+    torch.manual_seed(3)
+    first = TorchLoader(Squares(), batch_size=3, shuffle=True)
+    iterator = iter(first)
+    seen = indices([next(iterator)])
+    state = first.state_dict()
+    rest, following = indices(iterator), indices(first)
+    torch.manual_seed(99)
+    second = TorchLoader(Squares(), batch_size=3, shuffle=True)
+    second.load_state_dict(state)
+    before = torch.get_rng_state()
+    iterator = iter(second)
+    resumed = indices(iterator)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (resumed, indices(second)) == (rest, following)
+    assert len(seen) == 1
+
+
+class Stateful:
+    """A sampler with a state of its own: where the next pass begins."""
+
+    def __init__(self):
+        self.start = 0
+
+    def __iter__(self):
+        start, self.start = self.start, self.start + 1
+        return iter([(start + place) % 23 for place in range(23)])
+
+    def __len__(self):
+        return 23
+
+    def state_dict(self):
+        return {"start": self.start}
+
+    def load_state_dict(self, state):
+        self.start = state["start"]
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_sampler_with_a_state_is_taken_along(kind):
+    def make():
+        return LOADERS[kind](Squares(), batch_size=3, sampler=Stateful())
+
+    whole = passes(make(), 3)
+    first = make()
+    assert indices(first) == whole[0]
+    _, state = saved_after(first, 4)
+    second = make()
+    second.load_state_dict(state)
+    assert indices(second) == whole[1][4:]
+    assert indices(second) == whole[2]
