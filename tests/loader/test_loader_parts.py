@@ -14,9 +14,9 @@ from processes import eventually, forked, process
 from ringbuf import BatchTooLarge, RingLoader
 from ringbuf.loader import channel, lifecycle
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
-from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.course import Job
 from ringbuf.loader.dialect import Arrays
+from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import PrivateRoom, make_fetcher
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.parent import Orphaned, Parent

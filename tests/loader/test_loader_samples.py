@@ -39,7 +39,9 @@ def values(batches):
     ]
 
 
-@pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 2, "prefetch_factor": 1}, {"num_workers": 2, "persistent_workers": True}])
+@pytest.mark.parametrize(
+    "options", [{"num_workers": 1}, {"num_workers": 2, "prefetch_factor": 1}, {"num_workers": 2, "persistent_workers": True}]
+)
 def test_samples_seeded_one_by_one_do_not_depend_on_the_workers(Loader, options):
     def two_passes(**options):
         loader = Loader(Drawing(), batch_size=3, shuffle=True, seed_by="sample", **seeded(Loader), **options)

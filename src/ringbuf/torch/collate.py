@@ -17,7 +17,15 @@ import torch
 from torch.utils.data._utils import collate as theirs
 
 from ringbuf._core import RowWriter
-from ringbuf.loader.collate import ALIGNMENT, COPY_BYTES, PAST_CACHE_BYTES, Empty, Irregular, like_mapping, like_sequence
+from ringbuf.loader.collate import (
+    ALIGNMENT,
+    COPY_BYTES,
+    PAST_CACHE_BYTES,
+    Empty,
+    Irregular,
+    like_mapping,
+    like_sequence,
+)
 from ringbuf.tensors import to_array
 
 __all__ = ["TensorStack", "collate_in_memory_of_ones_own"]
