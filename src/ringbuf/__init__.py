@@ -17,6 +17,7 @@ from ringbuf.errors import (
 from ringbuf.loader import (
     BatchTimeout,
     Dataset,
+    FailedSample,
     IterableDataset,
     LoaderStats,
     RingLoader,
@@ -34,6 +35,7 @@ __all__ = [
     "CorruptSegment",
     "Dataset",
     "Empty",
+    "FailedSample",
     "FrameError",
     "Full",
     "IterableDataset",

@@ -16,7 +16,7 @@ from ringbuf.loader.collate import Empty, Irregular, Stack
 from ringbuf.loader.course import Job
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
-from ringbuf.loader.substitute import LEFT_OUT, Note, Substitute
+from ringbuf.loader.substitute import LEFT_OUT, FailedSample, Substitute
 
 __all__ = ["LEFT_OUT", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "PrivateRoom", "Room", "make_fetcher"]
 
@@ -88,7 +88,7 @@ class Fetcher:
         """
         raise NotImplementedError
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[FailedSample]:
         """What went wrong and was passed over since the last call."""
         return self._substitute.notes() if self._substitute is not None else []
 

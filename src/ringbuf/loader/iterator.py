@@ -27,7 +27,7 @@ from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, decode_numb
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
-from ringbuf.loader.substitute import LEFT_OUT, Note
+from ringbuf.loader.substitute import LEFT_OUT, FailedSample
 from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 __all__ = ["Settings", "WorkerIterator"]
@@ -226,7 +226,7 @@ class WorkerIterator(Pass):
             return self._open(task, lease)
         failure = self._read_failure(task, lease)
         del lease
-        self._account.note([Note(*note) for note in failure.notes])
+        self._account.note([FailedSample(*note) for note in failure.notes])
         self._report(failure)
 
     def _report(self, failure: Failure) -> NoReturn:
@@ -252,7 +252,7 @@ class WorkerIterator(Pass):
         if lease.target != NOTED:
             return content
         batch, notes = content
-        self._account.note([Note(*note) for note in notes])
+        self._account.note([FailedSample(*note) for note in notes])
         return LEFT_OUT if batch is None else batch[0]
 
     def _finish(self) -> None:

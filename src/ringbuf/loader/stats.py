@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ringbuf.loader.substitute import Note
+from ringbuf.loader.substitute import FailedSample
 from ringbuf.tensors import is_tensor
 
 __all__ = ["Account", "LoaderStats", "array_bytes"]
@@ -39,7 +39,7 @@ class LoaderStats:
     """Data rings that were made: one, and one each time that batches outgrew the slots."""
     errors: int
     """Samples that failed and were passed over, with on_error="skip" or a function."""
-    failed: tuple[Note, ...]
+    failed: tuple[FailedSample, ...]
     """The last 64 of them: index, error, and whether another sample took the place. Not in the table."""
 
     def __str__(self) -> str:
@@ -61,14 +61,14 @@ class Account:
         self.slot_bytes = 0
         self.generations = 0
         self.errors = 0
-        self.failed: deque[Note] = deque(maxlen=MOST_KEPT)
+        self.failed: deque[FailedSample] = deque(maxlen=MOST_KEPT)
         self.warned_of_copies = False
 
     def ring(self, *, slots: int, slot_bytes: int, generations: int) -> None:
-        """Note the data ring as it is now."""
+        """FailedSample the data ring as it is now."""
         self.slots, self.slot_bytes, self.generations = slots, slot_bytes, generations
 
-    def note(self, notes: list[Note]) -> None:
+    def note(self, notes: list[FailedSample]) -> None:
         """Take down samples that were passed over; say so when it is the first time."""
         if notes and not self.errors:
             warnings.warn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["LEFT_OUT", "Note", "Substitute", "check_policy"]
+__all__ = ["LEFT_OUT", "FailedSample", "Substitute", "check_policy"]
 
 MOST_IN_A_ROW = 1000  # failures of an iterator, which may have no sample that works behind them
 
@@ -20,7 +20,7 @@ class LeftOut:
 LEFT_OUT = LeftOut()
 
 
-class Note(NamedTuple):
+class FailedSample(NamedTuple):
     """A sample that failed and was passed over."""
 
     index: Any
@@ -36,7 +36,7 @@ class Substitute:
 
     def __init__(self, policy: str | Callable[[Any, Exception], Any]):
         self._replace = None if policy == "skip" else policy
-        self._notes: list[Note] = []
+        self._notes: list[FailedSample] = []
         self._in_a_row = 0
 
     def sample(self, index: Any, error: Exception) -> Any:
@@ -45,14 +45,14 @@ class Substitute:
         if index is None and self._in_a_row > MOST_IN_A_ROW:
             raise RuntimeError(f"the dataset's iterator failed {MOST_IN_A_ROW} times in a row") from error
         instead = LEFT_OUT if self._replace is None else self._replace(index, error)
-        self._notes.append(Note(index, f"{type(error).__qualname__}: {error}", self._replace is not None))
+        self._notes.append(FailedSample(index, f"{type(error).__qualname__}: {error}", self._replace is not None))
         return instead
 
     def relieve(self) -> None:
         """A sample worked."""
         self._in_a_row = 0
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[FailedSample]:
         """Those since the last call."""
         notes, self._notes = self._notes, []
         return notes

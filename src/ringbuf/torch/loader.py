@@ -53,6 +53,8 @@ class _Profiled:
     """A pass whose waits torch's profiler counts as time of the DataLoader: it goes by the name."""
 
     def __next__(self) -> Any:
+        if not torch.autograd._profiler_enabled():  # asking is two hundred times quicker than a label nobody sees
+            return super().__next__()
         with record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
             return super().__next__()
 
