@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import pytest
 
-
 torch = pytest.importorskip("torch")
 from ringbuf.torch import RingLoader  # noqa: E402
 
