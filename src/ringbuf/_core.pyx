@@ -580,8 +580,7 @@ cdef class RowWriter:
     def write(self, Py_ssize_t row, source):
         """Copy the bytes of `source`, of the size of a row. False, and nothing is copied, if they do not lie in order."""
         cdef Py_buffer sample
-        if row < 0 or row >= self.out.len // max(self.row_bytes, 1):
-            raise IndexError(f"row {row} of an array of {self.out.len} bytes, {self.row_bytes} to a row")
+        self.check(row)
         try:
             PyObject_GetBuffer(source, &sample, PyBUF_C_CONTIGUOUS)
         except (BufferError, ValueError):
@@ -593,6 +592,17 @@ cdef class RowWriter:
         finally:
             PyBuffer_Release(&sample)
         return True
+
+    def write_from(self, Py_ssize_t row, size_t address):
+        """Copy a row from an address: of what has no buffer that could be asked, and surely has that many bytes there."""
+        self.check(row)
+        if self.row_bytes:
+            copy(<char *>self.out.buf + row * self.row_bytes, <const void *>address, self.row_bytes, self.past_cache)
+
+    cdef int check(self, Py_ssize_t row) except -1:
+        if row < 0 or row >= self.out.len // max(self.row_bytes, 1):
+            raise IndexError(f"row {row} of an array of {self.out.len} bytes, {self.row_bytes} to a row")
+        return 0
 
 
 cdef void copy(void *to, const void *source, Py_ssize_t nbytes, bint past_cache) noexcept:

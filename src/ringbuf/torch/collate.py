@@ -19,7 +19,6 @@ from torch.utils.data._utils import collate as theirs
 from ringbuf._core import RowWriter
 from ringbuf.loader.collate import (
     ALIGNMENT,
-    COPY_BYTES,
     PAST_CACHE_BYTES,
     Empty,
     Irregular,
@@ -80,11 +79,9 @@ class _Odd(Exception):
 
 
 class _Rows:
-    """Tensors or arrays of one shape and dtype."""
+    """Values of one shape and dtype."""
 
     def __init__(self, first: Any):
-        self.kind = type(first)
-        self.tensors = self.kind is torch.Tensor
         self.dtype = first.dtype
         array = self._array(first)
         self.shape = array.shape
@@ -93,18 +90,8 @@ class _Rows:
         self.writer: RowWriter | None = None
 
     def _array(self, value: Any) -> np.ndarray:
-        if not self.tensors:
-            if not _known_to_torch(value.dtype):
-                raise _Odd
-            return value
-        if value.requires_grad:
-            raise _Odd
-        try:
-            return value.numpy()  # refused for whatever is not plain
-        except TypeError:
-            return _bits(value)
-        except RuntimeError:
-            raise _Odd from None
+        """The bytes of a value as an array; _Odd where they do not say all."""
+        raise NotImplementedError
 
     def nbytes(self, rows: int) -> int:
         size = self.array_dtype.itemsize * rows
@@ -114,15 +101,10 @@ class _Rows:
 
     def allocate(self, rows: int, empty: Empty) -> None:
         self.out = empty((rows, *self.shape), self.array_dtype)
-        if self.out.nbytes >= COPY_BYTES * rows:
+        if self.out.nbytes:
             self.writer = RowWriter(self.out, rows, streaming=self.out.nbytes >= PAST_CACHE_BYTES)
 
-    def add(self, row: int, value: Any) -> None:
-        if type(value) is not self.kind or value.dtype != self.dtype:
-            raise _Odd
-        array = self._array(value)
-        if array.shape != self.shape or min(array.strides, default=0) < 0:
-            raise _Odd
+    def _write(self, row: int, array: np.ndarray) -> None:
         if self.writer is None or not self.writer.write(row, array):
             self.out[row] = array
 
@@ -130,18 +112,57 @@ class _Rows:
         pass
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
-        return tensor.view(self.dtype) if self.tensors and tensor.dtype is not self.dtype else tensor
+        return torch.from_numpy(array)
 
     def row(self, row: int) -> torch.Tensor:
         return self._tensor(self.out[row, ...])
 
-    def sample(self, row: int) -> Any:
-        copy = self.out[row, ...].copy()
-        return self._tensor(copy) if self.tensors else copy
-
     def finish(self, rows: int) -> torch.Tensor:
         return self._tensor(self.out[:rows])
+
+
+class _Tensors(_Rows):
+    def _array(self, value: torch.Tensor) -> np.ndarray:
+        if value.requires_grad:
+            raise _Odd
+        try:
+            return value.numpy()  # refused for whatever is not plain
+        except TypeError:
+            return _bits(value)
+        except RuntimeError:
+            raise _Odd from None
+
+    def add(self, row: int, value: torch.Tensor) -> None:
+        if type(value) is not torch.Tensor or value.dtype is not self.dtype or value.shape != self.shape:
+            raise _Odd
+        plain = value.is_cpu and not (value.requires_grad or value.is_neg() or value.is_conj())
+        if plain and self.writer is not None and value.is_contiguous():
+            self.writer.write_from(row, value.data_ptr())  # an array of it would cost more than its bytes, where they are few
+        else:
+            self._write(row, self._array(value))
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor if tensor.dtype is self.dtype else tensor.view(self.dtype)
+
+    def sample(self, row: int) -> torch.Tensor:
+        return self._tensor(self.out[row, ...].copy())
+
+
+class _Arrays(_Rows):
+    def _array(self, value: np.ndarray) -> np.ndarray:
+        if not _known_to_torch(value.dtype) or min(value.strides, default=0) < 0:
+            raise _Odd
+        return value
+
+    def add(self, row: int, value: np.ndarray) -> None:
+        if type(value) is not np.ndarray or value.dtype != self.dtype or value.shape != self.shape:
+            raise _Odd
+        if self.writer is None or not self.writer.write(row, value):
+            self.out[row] = self._array(value)
+
+    def sample(self, row: int) -> np.ndarray:
+        return self.out[row, ...].copy()
 
 
 class _Gathered:
@@ -248,11 +269,11 @@ def _column(first: Any, *, container: type) -> Any:
     if function is theirs.collate_tensor_fn or function is collate_in_memory_of_ones_own:
         if type(first) is not torch.Tensor:
             raise _Odd
-        return _Rows(first)
+        return _Tensors(first)
     if function is theirs.collate_numpy_array_fn:
         if type(first) is not np.ndarray:
             raise _Odd
-        return _Rows(first)
+        return _Arrays(first)
     if function in _TAKE_ALL_AT_ONCE:
         return _Gathered(first, function, container)
     if function is not None:
