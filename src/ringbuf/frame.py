@@ -106,11 +106,18 @@ def _lay_out(tree, rows: tuple) -> _Layout:
         layout.data_bytes += nbytes
         end = _round_up(end + nbytes)
     layout.tail = end
-    layout.schema = _schema_bytes(tree, rows, layout.offsets)
+    layout.schema = _write_schema.__wrapped__(tree, rows, layout.offsets)
     return layout
 
 
-def _schema_bytes(tree, rows, offsets) -> bytes:
+def _schema_bytes(tree, rows: tuple, offsets: tuple, leaves: int) -> bytes:
+    """What a steady stream writes again and again."""
+    write = _write_schema if leaves <= _CACHED_LEAVES else _write_schema.__wrapped__
+    return write(tree, rows, offsets)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _write_schema(tree, rows: tuple, offsets: tuple) -> bytes:
     table = [(spec, shape, offset) for (spec, shape, _), offset in zip(rows, offsets)]
     # As JSON's own escapes, two lone surrogates would come back as one character.
     schema = json.dumps((tree, table), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -172,7 +179,7 @@ class Writer:
                 data_bytes += array.nbytes
                 copies.append((offset, array))
             offsets.append(offset)
-        values, schema = walk.values(), _schema_bytes(walk.tree, walk.rows, offsets)
+        values, schema = walk.values(), _schema_bytes(walk.tree, tuple(walk.rows), tuple(offsets), walk.leaves)
         self._check(data_bytes, end + len(values) + len(schema))
         for offset, array in copies:
             _copy_in(self._buffer, offset, array)
