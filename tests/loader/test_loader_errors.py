@@ -280,14 +280,12 @@ def test_a_dataset_that_cannot_be_loaded_in_the_worker_is_reported_with_its_trac
     assert "refuse_to_load" in str(caught.value.__cause__)
 
 
-def test_a_dataset_that_cannot_be_pickled_fails_in_iter_and_leaves_nothing():
+def test_a_dataset_that_cannot_be_pickled_fails_in_iter_says_why_it_had_to_be_and_leaves_nothing():
     dataset = Numbered()
     dataset.extra = lambda: 0
     with RingLoader(dataset, num_workers=2, multiprocessing_context="spawn") as loader:
-        with pytest.raises(Exception, match="lambda"):
+        with pytest.raises(Exception, match="lambda"), pytest.warns(UserWarning, match="start method 'spawn'"):
             iter(loader)
-
-
 
 
 # ---- timeout ----------------------------------------------------------------------------------------------------

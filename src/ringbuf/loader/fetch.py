@@ -188,10 +188,9 @@ class MapFetcher(Fetcher):
                 return LEFT_OUT
         if not self._in_rows:
             return self._collate_fn(samples)
-        if len(samples) != len(indices):
-            raise RuntimeError(f"__getitems__ returned {len(samples)} samples for {len(indices)} indices")
         collate.first_of(samples)
-        return self._stack_up(iter(samples), len(samples), list(indices), room)
+        names = list(indices) if len(samples) == len(indices) else None  # it may leave some out
+        return self._stack_up(iter(samples), len(samples), names, room)
 
     def _fetch_in_place(self, job: Job, indices: list, room: Room) -> Any:
         """Have the dataset write each sample into its row. What a row looks like, the first sample of all tells."""

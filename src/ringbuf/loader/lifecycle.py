@@ -17,8 +17,10 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 import weakref
 from collections.abc import Iterator
+from pickle import PicklingError
 from typing import Any
 
 from ringbuf.loader import worker
@@ -33,6 +35,20 @@ STATUS_S = 0.5  # how late an exit status may be
 
 # What other workers would inherit through a fork and must not keep open: see worker.Origin.inherited.
 _ours: weakref.WeakSet = weakref.WeakSet()
+
+# multiprocessing ends the children that it knows of when a process exits; a forked one inherits what it knows, and would end
+# its parent's.
+_processes: weakref.WeakSet = weakref.WeakSet()
+
+
+def _forget_the_parents_workers() -> None:
+    known = sys.modules.get("multiprocessing.process")
+    if known is not None:
+        known._children.difference_update(list(_processes))
+    _processes.clear()
+
+
+os.register_at_fork(after_in_child=_forget_the_parents_workers)
 
 
 class Member:
@@ -49,6 +65,7 @@ class Member:
     def begin(self, process: Any) -> None:
         """The process was started."""
         self.process, self.pid = process, process.pid
+        _processes.add(process)
         # It is over before its pid is free again: nobody else can be behind this descriptor.
         with contextlib.suppress(OSError):
             self._pidfd = os.pidfd_open(process.pid)
@@ -182,7 +199,7 @@ class Crew:
                         name=f"RingLoader worker {worker_id}",
                         daemon=True,
                     )
-                    with _children_allowed():
+                    with _children_allowed(), _pickling_explained(method):
                         process.start()
                 self.members[-1].begin(process)
         finally:
@@ -267,6 +284,22 @@ def _close_what_the_start_left(error: BaseException) -> None:
                 descriptor = frame.f_locals[name]
                 if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
                     os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _pickling_explained(method: str) -> Iterator[None]:
+    """Say why anything is pickled, where something cannot be."""
+    try:
+        yield
+    except (TypeError, AttributeError, PicklingError):
+        if method != "fork":
+            warnings.warn(
+                "Got pickle error when attempting to start a worker Process: dataset, collate_fn, worker_init_fn and on_error go "
+                f"to it pickled with the start method {method!r}, which Python 3.14+ made 'forkserver' by default. Define them "
+                "at the top of a module, or give multiprocessing_context='fork'",
+                stacklevel=10,
+            )
+        raise
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import deque
 from dataclasses import dataclass, fields
@@ -98,8 +99,10 @@ class Account:
 
 def array_bytes(batch: Any) -> int:
     """The size of the arrays or tensors of a batch, in the containers that collation makes."""
-    if isinstance(batch, (np.ndarray, np.generic)) or is_tensor(batch):
+    if isinstance(batch, (np.ndarray, np.generic)):
         return batch.nbytes
+    if is_tensor(batch):
+        return batch.nbytes if batch.layout is sys.modules["torch"].strided and not batch.is_nested else 0
     if isinstance(batch, dict):
         return sum(map(array_bytes, batch.values()))
     if isinstance(batch, (list, tuple)):
