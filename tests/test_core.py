@@ -54,6 +54,21 @@ def test_a_claim_covers_the_whole_slot(ring):
     assert np.frombuffer(claim, np.uint8).ctypes.data % 64 == 0
 
 
+def test_look_shows_every_slot_that_is_in_use(ring):
+    assert ring.look() == []
+    with ring.claim(tag=3, target=5) as claim:
+        claim.commit(1)
+    with ring.claim(tag=4) as claim:
+        claim.commit(1)
+    lease = ring.take(tag=3)
+    claim = ring.claim(tag=6)
+    views = {view.tag: view for view in ring.look()}
+    assert views[3] == (lease.index, "reading", os.getpid(), 3, 5, lease.ticket)
+    assert (views[4].state, views[4].pid, views[4].target) == ("ready", 0, ANY)
+    assert views[6] == (claim.index, "writing", os.getpid(), 6, ANY, 0)
+    claim.abort()
+
+
 def test_take_can_ask_for_a_tag(ring):
     for tag in (1, 2, 3):
         send(ring, tag=tag)

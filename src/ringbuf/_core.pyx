@@ -24,6 +24,7 @@ from libc.string cimport memcpy, memset
 from ringbuf._ringbuf cimport *
 
 import os
+from collections import namedtuple
 from operator import index
 
 from ringbuf import checks, memory
@@ -41,6 +42,12 @@ SLOTS_MAX = RB_SLOTS_MAX
 cdef dict MODES = {"queue": RB_QUEUE, "broadcast": RB_BROADCAST}
 cdef dict FULLS = {"block": RB_BLOCK, "overwrite": RB_OVERWRITE}
 cdef dict HUGEPAGES = {None: RB_HUGE_AUTO, False: RB_HUGE_NEVER, True: RB_HUGE_ALWAYS}
+
+cdef dict STATES = {RB_WRITING: "writing", RB_READY: "ready", RB_READING: "reading"}
+
+View = namedtuple("View", "index state pid tag target ticket")
+View.__doc__ = """A slot as Ring.look() found it. state: "writing", "ready" or "reading". pid: whose it is; 0: nobody's.
+tag: None where it was not written yet. ticket: place in the order of commits; 0 while it is written."""
 
 cdef enum:
     LOST_MAX = 64              # what rb_get_lost() gives at most
@@ -196,8 +203,12 @@ cdef class Ring:
     cdef readonly str full
 
     @staticmethod
-    def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True):
-        """Make a ring and attach to it. ValueError before any system call, OSError when memory is short."""
+    def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True,
+               supervised=False):
+        """Make a ring and attach to it. ValueError before any system call, OSError when memory is short.
+
+        supervised: whether what the dead hold stays as it is until somebody calls recover(); see look().
+        """
         cdef Ring self = Ring.__new__(Ring)
         cdef rb_options options
         cdef uint64_t needed = 0
@@ -212,6 +223,7 @@ cdef class Ring:
         options.full = checks.choice("full", full, FULLS)
         options.hugepages = checks.choice("hugepages", hugepages, HUGEPAGES)
         options.redeliver = bool(redeliver)
+        options.supervised = bool(supervised)
         check_plan(rb_segment_bytes(&options, &needed))
         memory.refuse_beyond_control_groups(needed, named=name is not None)
         with nogil:
@@ -233,12 +245,15 @@ cdef class Ring:
         return self.opened()
 
     @staticmethod
-    def attach_fd(int fd):
-        """Attach to the ring behind a descriptor from `fileno()`; the descriptor stays the caller's."""
+    def attach_fd(int fd, *, bint supervised=False):
+        """Attach to the ring behind a descriptor from `fileno()`; the descriptor stays the caller's.
+
+        supervised: as the ring was created; all of its participants have to say it.
+        """
         cdef Ring self = Ring.__new__(Ring)
         cdef int rc
         with nogil:
-            rc = rb_attach_fd(fd, &self.ring)
+            rc = rb_attach_fd_supervised(fd, &self.ring) if supervised else rb_attach_fd(fd, &self.ring)
         check_opened(rc, None, fd)
         return self.opened()
 
@@ -391,6 +406,19 @@ cdef class Ring:
     def ready(self):
         """Messages waiting to be taken (in broadcast: by this handle)."""
         return check(rb_ready(self.open()), self)
+
+    def look(self):
+        """Every slot that is not free, as a View. Exact for what the dead hold, as long as nobody reaps them; of the living
+        a picture, without what changes hands at the moment."""
+        cdef rb_ring *ring = self.open()
+        cdef rb_view view
+        cdef uint32_t i
+        views = []
+        for i in range(self.slots):
+            if rb_look(ring, i, &view) == 0 and view.state != RB_FREE:
+                tag = None if view.tag == RB_TAG_UNKNOWN else view.tag
+                views.append(View(i, STATES[<int>view.state], view.pid, tag, view.target, view.ticket))
+        return views
 
     def stats(self):
         """The ring's counters as a dict, under the names of `struct rb_stats`."""

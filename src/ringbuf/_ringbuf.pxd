@@ -35,6 +35,7 @@ cdef extern from "ringbuf.h" nogil:
         rb_full full
         rb_hugepages hugepages
         bint redeliver
+        bint supervised
 
     struct rb_slot:
         void *data
@@ -73,6 +74,19 @@ cdef extern from "ringbuf.h" nogil:
         uint32_t readers
         bint finished
 
+    enum rb_state:
+        RB_FREE
+        RB_WRITING
+        RB_READY
+        RB_READING
+
+    struct rb_view:
+        uint64_t tag
+        uint64_t ticket
+        uint64_t pid
+        uint32_t target
+        rb_state state
+
     struct rb_lost:
         uint64_t tag
         uint64_t pid
@@ -81,6 +95,7 @@ cdef extern from "ringbuf.h" nogil:
     int rb_create(const rb_options *options, rb_ring **out)
     int rb_attach(const char *name, rb_ring **out)
     int rb_attach_fd(int fd, rb_ring **out)
+    int rb_attach_fd_supervised(int fd, rb_ring **out)
     int rb_peek_version(int fd, uint32_t *version)
     void rb_detach(rb_ring *ring)
     int rb_fd(const rb_ring *ring)
@@ -99,6 +114,7 @@ cdef extern from "ringbuf.h" nogil:
 
     int rb_recover(rb_ring *ring)
     int rb_ready(rb_ring *ring)
+    int rb_look(const rb_ring *ring, uint32_t index, rb_view *out)
     void rb_get_stats(rb_ring *ring, rb_stats *out)
     int rb_get_lost(rb_ring *ring, rb_lost *out, uint32_t most)
     void rb_wake(rb_ring *ring)

@@ -115,6 +115,11 @@ int rb_handle_recover(struct rb_ring *ring)
 	return returned;
 }
 
+int rb_handle_reap(struct rb_ring *ring)
+{
+	return ring->supervised ? 0 : rb_handle_recover(ring);
+}
+
 /* Become a participant, if need be by reaping one that died. */
 static int join(struct rb_ring *ring, bool by_name)
 {
@@ -125,7 +130,7 @@ static int join(struct rb_ring *ring, bool by_name)
 
 	if (rc < 0)
 		return rc;
-	rb_handle_recover(ring);
+	rb_handle_reap(ring);
 	rc = rb_member_join(&ring->map, &ring->member);
 	if (rc < 0) {
 		rb_member_close(&ring->member);
@@ -202,7 +207,7 @@ static int subscribe(struct rb_ring *ring)
 		return 0;
 	int rc = rb_ring_subscribe(&ring->self);
 	if (rc == -EUSERS) {
-		rb_handle_recover(ring); /* the dead may hold entries, even if no slots */
+		rb_handle_reap(ring); /* the dead may hold entries, even if no slots */
 		rc = rb_ring_subscribe(&ring->self);
 	}
 	/* While we joined, commits could not tell whether we are owed them, and left our bit. */
@@ -243,7 +248,7 @@ static void dismantle(struct rb_ring *ring)
 }
 
 /* A handle on a mapped segment. Takes over fd and map, also on failure. */
-static int make_handle(int fd, const struct rb_map *map, bool by_name, struct rb_ring **out)
+static int make_handle(int fd, const struct rb_map *map, bool by_name, bool supervised, struct rb_ring **out)
 {
 	struct rb_ring *ring = calloc(1, sizeof(*ring));
 	struct rb_map orphan = *map;
@@ -257,6 +262,7 @@ static int make_handle(int fd, const struct rb_map *map, bool by_name, struct rb
 	ring->fd = fd;
 	ring->member.live = -1;
 	ring->self.map = &ring->map;
+	ring->supervised = supervised;
 	pthread_mutex_init(&ring->joining, NULL);
 	ring->populated = calloc(bitmap_words(map), sizeof(*ring->populated));
 	if (map->header.mode == RB_BROADCAST)
@@ -310,7 +316,7 @@ int rb_create(const struct rb_options *options, struct rb_ring **out)
 	if (rc == 0)
 		rc = rb_segment_create(&plan, &fd, &map);
 	if (rc == 0)
-		rc = make_handle(fd, &map, false, &ring);
+		rc = make_handle(fd, &map, false, options->supervised, &ring);
 	if (rc == 0 && plan.name[0] != '\0') {
 		rc = publish(ring);
 		if (rc < 0)
@@ -322,7 +328,7 @@ int rb_create(const struct rb_options *options, struct rb_ring **out)
 }
 
 /* Attach to the segment behind a descriptor that is ours to keep or close. */
-static int attach_owned(int fd, const char *name, struct rb_ring **out)
+static int attach_owned(int fd, const char *name, bool supervised, struct rb_ring **out)
 {
 	struct rb_map map;
 
@@ -338,7 +344,7 @@ static int attach_owned(int fd, const char *name, struct rb_ring **out)
 		return rc;
 	}
 	RB_CRASH_POINT(attach_mapped);
-	return make_handle(fd, &map, name != NULL, out);
+	return make_handle(fd, &map, name != NULL, supervised, out);
 }
 
 int rb_attach(const char *name, struct rb_ring **out)
@@ -346,14 +352,24 @@ int rb_attach(const char *name, struct rb_ring **out)
 	int fd;
 	int rc = rb_segment_open(name, &fd);
 
-	return rc < 0 ? rc : attach_owned(fd, name, out);
+	return rc < 0 ? rc : attach_owned(fd, name, false, out);
+}
+
+static int attach_fd(int fd, bool supervised, struct rb_ring **out)
+{
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	return own < 0 ? -errno : attach_owned(own, NULL, supervised, out);
 }
 
 int rb_attach_fd(int fd, struct rb_ring **out)
 {
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return attach_fd(fd, false, out);
+}
 
-	return own < 0 ? -errno : attach_owned(own, NULL, out);
+int rb_attach_fd_supervised(int fd, struct rb_ring **out)
+{
+	return attach_fd(fd, true, out);
 }
 
 static void leave(struct rb_ring *ring)

@@ -26,6 +26,7 @@ struct rb_ring {
 	_Atomic uint32_t nudges;          /* rb_wake was called */
 	int (*pause)(void *arg);
 	void *pause_arg;
+	bool supervised;                  /* only rb_recover() looks for the dead */
 	_Atomic uint64_t *populated;      /* bit per slot: its pages are in this process's page tables */
 	struct rb_ring *next, **back;     /* in `handles` */
 };
@@ -38,6 +39,9 @@ RB_PRIVATE int rb_handle_enter_as_reader(struct rb_ring *ring);
 
 /* Return what the dead hold and wake whoever waits for it; 0 at once while another thread of the handle does so. */
 RB_PRIVATE int rb_handle_recover(struct rb_ring *ring);
+
+/* The same for calls that were not asked to: of a supervised handle they leave the dead alone. */
+RB_PRIVATE int rb_handle_reap(struct rb_ring *ring);
 
 /* Slots taken through this handle and not handed back. */
 RB_PRIVATE int32_t rb_handle_slots_out(const struct rb_ring *ring);

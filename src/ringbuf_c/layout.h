@@ -225,8 +225,6 @@ struct rb_map {
 
 /* ---- the slot word ------------------------------------------------------------------------------ */
 
-enum rb_state { RB_FREE = 0, RB_WRITING = 1, RB_READY = 2, RB_READING = 3 };
-
 #define RB_STATE_SHIFT 61
 
 static inline uint64_t rb_word(const struct rb_map *map, enum rb_state state, uint64_t who, uint64_t seq)

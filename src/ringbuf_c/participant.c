@@ -73,7 +73,7 @@ int rb_member_join(const struct rb_map *map, struct rb_member *member)
 		/* join:E relaxed: for display */
 		atomic_store_explicit(&row->joined_ns, (uint64_t)rb_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
 		RB_CRASH_POINT(join_named);
-		/* join:D release, pairs with seize:A: who finds us dead finds our pid */
+		/* join:D release, pairs with seize:A, holder:A: who finds us dead finds our pid */
 		atomic_store_explicit(&row->joined, 1, memory_order_release);
 		member->row = p;
 		RB_CRASH_POINT(join_written);

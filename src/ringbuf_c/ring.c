@@ -130,7 +130,7 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 		uint64_t mine = rb_word(map, RB_WRITING, self->row + 1, rb_word_seq(map, slot.word));
 		bool overwritten = rb_word_state(slot.word) == RB_READY;
 
-		/* claim:C seq_cst, pairs with release:A, abort:A, commit:C, drained:A, clear:B,
+		/* claim:C seq_cst, pairs with release:A, abort:A, commit:C, drained:A, clear:B, look:D,
 		 * finish_burial:E, hand_on:A, abandon:A: what was done with the old
 		 * bytes is done, and our word stands before finished:A looks for the end.
 		 * The same CAS writes our name: at no instant is a slot taken and nobody's.
@@ -144,7 +144,7 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 		/* claim:G relaxed: as claim:F */
 		atomic_store_explicit(&desc->target, target, memory_order_relaxed);
 		RB_CRASH_POINT(claim_labelled);
-		/* claim:H release, pairs with bury:A: a burial that finds our word here finds our tag */
+		/* claim:H release, pairs with bury:A, look:B: a burial that finds our word here finds our tag */
 		atomic_store_explicit(&desc->claimed, mine, memory_order_release);
 		RB_CRASH_POINT(claim_tagged);
 		if (overwritten) {
@@ -227,7 +227,7 @@ static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slo
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
 
 	RB_CRASH_POINT(commit_ticketed);
-	/* commit:C release, pairs with take:C, claim:C, return_slots:A: payload and record before the word that publishes them.
+	/* commit:C release, pairs with take:C, claim:C, return_slots:A, look:A: payload and record before the word that publishes them.
 	 * commit:D relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
 						     rb_word(map, RB_READY, 0, ticket), memory_order_release,

@@ -54,7 +54,7 @@ static int try_hard(struct rb_ring *ring, struct attempt *attempt)
 	/* try:A relaxed: a rate limit */
 	if (rc == -EAGAIN &&
 	    rb_now_ns() - atomic_load_explicit(&ring->reaped_ns, memory_order_relaxed) >= REAP_PAUSE_NS &&
-	    rb_handle_recover(ring) > 0)
+	    rb_handle_reap(ring) > 0)
 		rc = attempt->run(ring, attempt);
 	return rc;
 }
@@ -98,7 +98,7 @@ static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadl
 		if (woken == 0 && !due && nudges(ring) == nudged)
 			continue;
 		if (due) {
-			rb_handle_recover(ring);
+			rb_handle_reap(ring);
 			paused_ns = awake;
 		}
 		nudged = nudges(ring);
@@ -215,7 +215,7 @@ int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadli
 	if (rc == 0)
 		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
 	/* Before it ends: a consumer that died with the last message in hand leaves it to us. */
-	for (int tries = RESCUES; tries > 0 && rc == -EPIPE && rb_handle_recover(ring) > 0; tries--)
+	for (int tries = RESCUES; tries > 0 && rc == -EPIPE && rb_handle_reap(ring) > 0; tries--)
 		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
 	if (rc == 0) {
 		out->life = ring->life;
@@ -283,6 +283,11 @@ int rb_ready(struct rb_ring *ring)
 	int rc = rb_handle_enter(ring);
 
 	return rc < 0 ? rc : rb_ring_ready(&ring->self);
+}
+
+int rb_look(const struct rb_ring *ring, uint32_t index, struct rb_view *out)
+{
+	return index < ring->map.header.slots ? rb_stats_look(&ring->map, index, out) : -EINVAL;
 }
 
 void rb_get_stats(struct rb_ring *ring, struct rb_stats *out)

@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include "stats.h"
 
+#include <errno.h>
 #include <stdbool.h>
+
+#define LOOKS 16 /* at a slot that changes hands meanwhile */
 
 static uint64_t value(const _Atomic uint64_t *counter)
 {
@@ -82,4 +85,49 @@ int rb_stats_losses(const struct rb_map *map, struct rb_lost *out, uint32_t most
 		out[n++] = lost;
 	}
 	return n;
+}
+
+/* Who has this slot in hand, if its word names a process; the word of a hostile peer may name none that there is. */
+static uint64_t holder(const struct rb_map *map, uint64_t word)
+{
+	uint32_t who = rb_word_who(map, word);
+
+	if (rb_word_state(word) != RB_WRITING && rb_word_state(word) != RB_READING)
+		return 0;
+	if (who == 0 || who > map->header.participants)
+		return 0;
+	/* holder:A acquire, pairs with join:D: the pid is of who joined, also while his death is being seen to */
+	if (!atomic_load_explicit(&map->rows[who - 1].joined, memory_order_acquire))
+		return 0;
+	return value(&map->rows[who - 1].pid);
+}
+
+int rb_stats_look(const struct rb_map *map, uint32_t index, struct rb_view *out)
+{
+	const struct rb_desc *desc = &map->descs[index];
+
+	for (int looks = LOOKS; looks > 0; looks--) {
+		/* look:A acquire, pairs with commit:C: tag and target of a message belong to this word or to a later one */
+		uint64_t word = atomic_load_explicit(&desc->word, memory_order_acquire);
+		enum rb_state state = rb_word_state(word);
+		bool sent = state == RB_READY || state == RB_READING;
+		/* look:B acquire, pairs with claim:H: of a claim, the tag that was written for it, or none */
+		bool tagged = sent || (state == RB_WRITING &&
+				       atomic_load_explicit(&desc->claimed, memory_order_acquire) == word);
+
+		*out = (struct rb_view){
+			.tag = tagged ? value(&desc->tag) : RB_TAG_UNKNOWN,
+			.ticket = sent ? rb_word_seq(map, word) : 0,
+			.pid = holder(map, word),
+			/* look:C relaxed: as the tag */
+			.target = tagged ? atomic_load_explicit(&desc->target, memory_order_relaxed) : RB_ANY,
+			.state = state,
+		};
+		/* look:D acquire, pairs with claim:C: who wrote a newer record has changed the word before */
+		atomic_thread_fence(memory_order_acquire);
+		/* look:E relaxed: ordered by the fence */
+		if (atomic_load_explicit(&desc->word, memory_order_relaxed) == word)
+			return 0;
+	}
+	return -EAGAIN;
 }

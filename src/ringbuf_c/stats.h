@@ -17,4 +17,7 @@ RB_PRIVATE void rb_stats_collect(const struct rb_map *map, struct rb_stats *out)
 /* The most recent losses, newest first, each once. Returns how many were filled in. */
 RB_PRIVATE int rb_stats_losses(const struct rb_map *map, struct rb_lost *out, uint32_t most);
 
+/* One slot, its record as it belongs to its word. -EAGAIN: others changed it at each of several looks. */
+RB_PRIVATE int rb_stats_look(const struct rb_map *map, uint32_t index, struct rb_view *out);
+
 #endif

@@ -74,6 +74,7 @@ struct rb_options {
 	enum rb_full full;
 	enum rb_hugepages hugepages;
 	bool redeliver;              /* queue mode: a dead consumer's messages go back, as it left them (true), or are dropped */
+	bool supervised;             /* this handle is as from rb_attach_fd_supervised() */
 };
 
 /* A slot in the caller's hands, between claim and commit/abort or between take and release.
@@ -126,6 +127,22 @@ struct rb_stats {
 	bool finished;
 };
 
+enum rb_state {
+	RB_FREE = 0,
+	RB_WRITING = 1, /* claimed */
+	RB_READY = 2,   /* committed; in broadcast until the last reader has released it */
+	RB_READING = 3, /* queue mode: taken */
+};
+
+/* A slot as one look found it. */
+struct rb_view {
+	uint64_t tag;    /* RB_TAG_UNKNOWN: the slot is free, or its producer did not write the tag yet */
+	uint64_t ticket; /* of what is READY or READING, else 0 */
+	uint64_t pid;    /* whose it is while it is WRITING or READING, as numbered in its own pid namespace; else 0 */
+	uint32_t target; /* of what has a tag, else RB_ANY */
+	enum rb_state state;
+};
+
 struct rb_lost {
 	uint64_t tag;   /* RB_TAG_UNKNOWN when its producer died before writing it */
 	uint64_t pid;   /* the producer, as numbered in its own pid namespace */
@@ -157,6 +174,11 @@ int rb_create(const struct rb_options *options, rb_ring **out);
  * -ENOLCK, -EINVAL, -EMFILE and others as from the system: it gives no locks, no descriptors */
 int rb_attach(const char *name, rb_ring **out);
 int rb_attach_fd(int fd, rb_ring **out);
+
+/* The same, for the participants of a ring whose supervisor wants to see what a dead one had in hand, by rb_look(), before
+ * that changes hands: through this handle only rb_recover() looks for the dead. Every participant has to attach like this; the
+ * creator has an option for it. */
+int rb_attach_fd_supervised(int fd, rb_ring **out);
 
 /* The layout version of the segment behind a descriptor, even where attaching is refused with -EPROTO;
  * RB_LAYOUT_VERSION is this library's. */
@@ -237,6 +259,10 @@ int rb_recover(rb_ring *ring);
 
 /* Messages waiting to be taken (in broadcast: by this handle). */
 int rb_ready(rb_ring *ring);
+
+/* Look at slot `index` without touching it. What a process has in hand that is dead, and not reaped yet, is shown exactly; of
+ * living ones it is a picture, old when the call returns. -EINVAL: no such slot. -EAGAIN: it changes hands too fast to be seen. */
+int rb_look(const rb_ring *ring, uint32_t index, struct rb_view *out);
 
 void rb_get_stats(rb_ring *ring, struct rb_stats *out);
 
