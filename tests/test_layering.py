@@ -37,7 +37,7 @@ PYTHON_ROWS = [
     ["loader.seeding", "loader.course", "loader.substitute"],
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader.fetch", "loader.spec", "loader.post"],
-    ["loader.passes", "loader.tasks", "loader.outlet"],
+    ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook"],
     ["loader.worker"],
     ["loader.lifecycle"],
     ["loader.iterator"],

@@ -103,13 +103,20 @@ def test_given_slots_must_fit_max_bytes():
 
 
 @pytest.mark.parametrize(
-    ("name", "other"),
-    [("dispatch", "pull"), ("on_worker_death", "restart")],
+    ("name", "values", "other"),
+    [
+        ("dispatch", ["static", "pull"], "push"),
+        ("on_worker_death", ["raise", "restart"], "ignore"),
+        ("max_restarts", [3, 0, 1], -1),
+        ("max_restarts", [3, 0, 1], True),
+        ("seed_by", ["worker", "sample"], "batch"),
+    ],
 )
-def test_options_with_one_value_say_which(name, other):
-    only = getattr(RingLoader([1]), name)
-    assert getattr(RingLoader([1], **{name: only}), name) == only
-    with pytest.raises(ValueError, match=f"{name} can only be {only!r}"):
+def test_options_of_a_few_values_say_which(name, values, other):
+    assert getattr(RingLoader([1]), name) == values[0]
+    for value in values:
+        assert getattr(RingLoader([1], **{name: value}), name) == value
+    with pytest.raises(ValueError, match=f"{name} should be .*got {other!r}"):
         RingLoader([1], **{name: other})
 
 

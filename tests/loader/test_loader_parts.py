@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import random
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import PrivateRoom, make_fetcher
 from ringbuf.loader.iterator import WorkerIterator
+from ringbuf.loader.logbook import NOWHERE, Log, Logbook, restore_streams, save_streams
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
 from ringbuf.loader.tasks import Order, TaskBoard, pack
@@ -152,42 +154,82 @@ def test_the_end_of_a_channel_is_told(ends):
 # ---- task ring --------------------------------------------------------------------------------------------------
 
 
-def test_oversized_tasks_leave_room_in_the_channel_for_other_messages(ends):
-    ours, theirs = ends
-    board = TaskBoard(1000)
-    posted = 0
-    while board.post(Order(posted, 0, 0, pack(list(range(10_000)))), 0, ours):
-        posted += 1
-    assert posted < 1000
-    for _ in range(100):
-        assert ours.send("ring", 1, 2)
-    board.settled(0)
-    assert board.post(Order(posted, 0, 0, pack(list(range(10_000)))), 0, ours)
-    while (letter := theirs.receive()) is not None:
-        for descriptor in letter[1]:
-            os.close(descriptor)
+def test_oversized_tasks_need_no_more_memory_than_are_out_at_once():
+    board = TaskBoard(4)
+    memory = board.letters()[1][1]
+    for number in range(100):
+        assert board.post(Order(number, 0, 0, pack(list(range(10_000 + number)))), 0)
+        if number >= 3:
+            assert board.retract(number - 3)
+    assert os.fstat(memory).st_size < 8 * len(pack(list(range(10_100))))
     board.close()
 
 
-def test_a_task_can_be_taken_back_until_somebody_has_it(ends):
+def test_a_task_can_be_taken_back_until_somebody_has_it():
     board = TaskBoard(4)
-    board.post(Order(7, 0, 0, pack([1])), 0, ends[0])
+    board.post(Order(7, 0, 0, pack([1])), 0)
     assert board.retract(7)
     assert not board.retract(7)
     board.close()
 
 
-def test_a_full_or_finished_board_takes_no_task(ends):
+def test_a_full_or_finished_board_takes_no_task():
     board = TaskBoard(1)
     posted = 0
-    while board.post(Order(posted, 0, 0, pack([1])), 0, ends[0]):
+    while board.post(Order(posted, 0, 0, pack([1])), 0):
         posted += 1
     assert posted == 8
     board.retract(0)
     board.finish()
-    assert not board.post(Order(9, 0, 0, pack([1])), 0, ends[0])
+    assert not board.post(Order(9, 0, 0, pack([1])), 0)
     board.close()
     board.finish()
+
+
+# ---- the logbook ------------------------------------------------------------------------------------------------
+
+
+class Letters:
+    """Of a Post, as much as a Log needs."""
+
+    def __init__(self, book, source):
+        self.letter = ["log", source, 0], [book.fileno()]
+
+    def wait_for(self, wanted):
+        assert wanted(self.letter[0])
+        return self.letter
+
+
+def test_a_note_that_is_not_finished_does_not_count(monkeypatch):
+    book = Logbook(3)
+    log = Log(Letters(book, NOWHERE), 1)
+    assert book.source(1, []) == NOWHERE
+    log.resume()
+    log.note(5)
+    log.note(6)
+    newest = book.source(1, [])
+    assert book.source(1, [6]) != newest
+    write, written = os.pwrite, []
+
+    def stop_before_the_last(memory, data, at):
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(write(memory, data, at))
+
+    monkeypatch.setattr(os, "pwrite", stop_before_the_last)
+    with pytest.raises(KeyboardInterrupt):
+        log.note(7)  # over that of 5
+    assert book.source(1, []) == newest
+    assert book.source(1, [6]) == NOWHERE
+    assert book.source(0, []) == book.source(2, []) == NOWHERE
+    book.close()
+
+
+def test_streams_go_on_where_they_were_saved():
+    saved = save_streams()
+    drawn = random.random(), np.random.rand()
+    restore_streams(saved)
+    assert (random.random(), np.random.rand()) == drawn
 
 
 # ---- the parent -------------------------------------------------------------------------------------------------
@@ -433,7 +475,9 @@ def test_what_can_neither_be_sent_nor_kept_is_an_error(ends, monkeypatch):
 
 def test_a_new_pass_says_so_when_a_worker_cannot_be_told_what_it_waits_for(monkeypatch):
     with RingLoader(list(range(8)), num_workers=1, persistent_workers=True) as loader:
-        next(iter(loader))
+        iterator = iter(loader)
+        next(iterator)
+        assert eventually(lambda: not iterator._board.holders())  # what is answered cannot be called back
 
         def refuse(self):
             raise channel.Unsent(errno.ENOMEM, "no message to a worker")

@@ -26,8 +26,8 @@ __all__ = ["LoaderBase", "RandomSource"]
 SPARE_SLOTS = 2  # one for the batch that the consumer looks at, one for the next that it gets meanwhile
 MOST_WORKERS = 255  # of the participants that a ring has room for, one is the main process
 
-# Options that have one value so far.
-ONLY = {"dispatch": "static", "on_worker_death": "raise"}
+# What an option can be, where it is one of a few words.
+CHOICES = {"dispatch": ("static", "pull"), "on_worker_death": ("raise", "restart"), "seed_by": ("worker", "sample")}
 
 
 class RandomSource:
@@ -131,14 +131,20 @@ class LoaderBase:
         self.slots = _positive("slots", slots, at_most=SLOTS_MAX)
         self.slot_bytes = _positive("slot_bytes", slot_bytes)
         self.max_bytes = _positive("max_bytes", max_bytes)
-        for name, value in {"dispatch": dispatch, "on_worker_death": on_worker_death}.items():
-            if value != ONLY[name]:
-                raise ValueError(f"{name} can only be {ONLY[name]!r}, but got {value!r}")
+        self._check_number_of_workers()
+        for name, value in {"dispatch": dispatch, "on_worker_death": on_worker_death, "seed_by": seed_by}.items():
+            if value not in CHOICES[name]:
+                raise ValueError(f"{name} should be {' or '.join(map(repr, CHOICES[name]))}, but got {value!r}")
+        if dispatch == "pull" and self._iterable:
+            raise ValueError(
+                "dispatch='pull' needs a dataset with __getitem__: each worker of an iterable dataset has an iterator of its "
+                "own, whose batches no other worker can make"
+            )
         self.dispatch = dispatch
         self.on_worker_death = on_worker_death
+        if not isinstance(max_restarts, int) or isinstance(max_restarts, bool) or max_restarts < 0:
+            raise ValueError(f"max_restarts should be a non-negative int, but got {max_restarts!r}; 0 replaces no worker")
         self.max_restarts = max_restarts
-        if seed_by not in ("worker", "sample"):
-            raise ValueError(f"seed_by should be 'worker' or 'sample', but got {seed_by!r}")
         if seed_by == "sample" and self._iterable:
             raise ValueError(
                 "seed_by='sample' needs a dataset with __getitem__: which worker an iterable's sample comes from depends on "
@@ -254,8 +260,7 @@ class LoaderBase:
     def _settings(self, opening: Opening) -> Settings:
         import multiprocessing
 
-        if self.num_workers > MOST_WORKERS:
-            raise ValueError(f"a loader can have {MOST_WORKERS} workers at most, but num_workers={self.num_workers}")
+        self._check_number_of_workers()  # it may have been set since
         outstanding = self.prefetch_factor * self.num_workers
         slots = self.slots if self.slots is not None else min(outstanding + SPARE_SLOTS, SLOTS_MAX)
         slot_bytes = self.slot_bytes if self.slot_bytes is not None else first_slot_bytes(slots)
@@ -284,7 +289,15 @@ class LoaderBase:
             slots=slots,
             slot_bytes=slot_bytes,
             max_bytes=self.max_bytes,
+            dispatch=self.dispatch,
+            on_worker_death=self.on_worker_death,
+            max_restarts=self.max_restarts,
+            seed_by=self.seed_by,
         )
+
+    def _check_number_of_workers(self) -> None:
+        if self.num_workers > MOST_WORKERS:
+            raise ValueError(f"num_workers should be {MOST_WORKERS} at most, but got {self.num_workers}: a ring has no more room")
 
     def _init_of_workers(self) -> Callable | None:
         return self.worker_init_fn

@@ -142,13 +142,25 @@ def flatten(indices: Sequence) -> list:
 
 
 def worker_died(
-    *, worker_id: int, pid: int, exitcode: int | None, indices: Sequence, iterable: bool, last_words: str | None
+    *,
+    worker_id: int,
+    pid: int,
+    exitcode: int | None,
+    indices: Sequence,
+    iterable: bool,
+    last_words: str | None,
+    restarts: int | None = None,
 ) -> WorkerDied:
-    """The error for a worker that is gone, with the batches it owed."""
+    """The error for a worker that is gone, with the batches it owed.
+
+    restarts: how many workers took the place of dead ones before, all that were allowed; None where none are.
+    """
     flat = [] if iterable else flatten(indices)
-    owed = f"it owed {len(indices)} {'batch' if len(indices) == 1 else 'batches'}"
+    owed = f"it owed {len(indices)} {'batch' if len(indices) == 1 else 'batches'}" if indices else "it had nothing in hand"
     if flat:
         owed += f", of the sample indices {describe_indices(indices)}"
+    if restarts is not None:
+        owed += f"; {restarts} workers were replaced before it, and max_restarts={restarts}"
     message = f"DataLoader worker (pid(s) {pid}) exited unexpectedly: worker {worker_id} {_ending(exitcode)}; {owed}."
     if last_words:
         message += f"\nIts last words:\n{last_words.rstrip()}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, NoReturn
 from ringbuf import frame
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed, Empty
-from ringbuf.loader.channel import Unsent, take_memory
+from ringbuf.loader.channel import Unsent
 from ringbuf.loader.course import Course, Job
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
 from ringbuf.loader.lifecycle import Crew
-from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, decode_number
+from ringbuf.loader.logbook import EPOCH, NOWHERE, Logbook
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
@@ -50,18 +51,35 @@ class Settings(NamedTuple):
     slots: int
     slot_bytes: int
     max_bytes: int | None
+    dispatch: str = "static"
+    on_worker_death: str = "raise"
+    max_restarts: int = 0
+    seed_by: str = "worker"
+
+    @property
+    def shared(self) -> bool:
+        """Whether tasks are for whichever worker is idle. Where order does not matter, they always are; but
+        each worker of an iterable dataset has data of its own."""
+        return not self.spec.iterable and (self.dispatch == "pull" or not self.in_order)
+
+    @property
+    def logged(self) -> bool:
+        """Whether workers note where their random streams stand."""
+        return self.on_worker_death == "restart" and self.seed_by == "worker"
 
 
 class _Task:
     """A task that is not answered yet.
 
     number: on the rings; batch: in the pass.
-    generation: the data ring in which its answer will be; None before it is given out.
+    worker_id: whose it is; None where it is for whoever comes first.
+    generation: the data ring in which its answer will be; of a task for anybody the oldest one in which it may be. None before
+        it is given out.
     """
 
     __slots__ = ("batch", "generation", "index", "number", "packed", "worker_id")
 
-    def __init__(self, number: int, worker_id: int, job: Job, packed: bytes):
+    def __init__(self, number: int, worker_id: int | None, job: Job, packed: bytes):
         self.number, self.worker_id, self.packed = number, worker_id, packed
         self.batch, self.index = job.batch, job.index
         self.generation: int | None = None
@@ -76,12 +94,15 @@ class WorkerIterator(Pass):
 
         self._settings = settings
         self._iterable = settings.spec.iterable
+        self._shared = settings.shared
+        self._restarts = settings.on_worker_death == "restart"
         self._rings = pool.borrow(slots=settings.slots, slot_bytes=settings.slot_bytes, max_bytes=settings.max_bytes)
         self._board = TaskBoard(settings.outstanding)
-        self._crew = Crew(self._board)
+        self._crew = Crew(self._board, context=settings.context, spec=settings.spec)
+        self._logbook = Logbook(settings.spec.num_workers) if settings.logged else None
         # Runs when this object is collected, and at exit; never in a forked child.
         self._end = util.Finalize(
-            self, _end, args=(self._crew, self._board, self._rings, pool), exitpriority=EXIT_PRIORITY
+            self, _end, args=(self._crew, self._board, self._rings, pool, self._logbook), exitpriority=EXIT_PRIORITY
         )
         # One slot for each worker stays in play, if there are so many.
         self._most_held = self._rings.slots - max(1, min(settings.spec.num_workers, self._rings.slots - 2))
@@ -89,6 +110,8 @@ class WorkerIterator(Pass):
         self._unsent: deque[_Task] = deque()  # those of them that are not given out yet
         self._out = 0  # how many are
         self._epoch = 0
+        self._answers: Counter[int | None] = Counter()  # of this epoch, by worker
+        self._mend_at = 0.0  # not before
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
         self._salvaged: deque[tuple[_Task, Lease | Failure]] = deque()  # answers to hand out before it is raised
@@ -96,8 +119,7 @@ class WorkerIterator(Pass):
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
         try:
-            rings = [(["tasks"], self._board.fileno()), self._ring_message()]
-            self._crew.start(context=settings.context, spec=settings.spec, rings=rings)
+            self._crew.start(self._letters())
             self._begin()
         except BaseException:
             self._end()
@@ -107,7 +129,7 @@ class WorkerIterator(Pass):
 
     @property
     def usable(self) -> bool:
-        """Whether another epoch may begin here: nothing failed, and all workers are alive."""
+        """Whether another epoch may begin here: nothing failed, and all workers are alive or can be replaced."""
         if not self.ours:
             return False
         with self._lock:
@@ -115,7 +137,7 @@ class WorkerIterator(Pass):
                 self._failure is None
                 and self._steady
                 and not self._crew.stopped
-                and not any(member.over() for member in self._crew.members)
+                and len(self._dead()) <= self._replacements
             )
 
     def _reset(self, loader: Any) -> None:
@@ -132,7 +154,10 @@ class WorkerIterator(Pass):
             self._jobs = None
             while self._queue:
                 self._discard_answer()
+            self._crew.forget_failures()
             self._epoch += 1
+            self._answers.clear()
+            self._mend_at = 0.0
             self._done = False
             self._num_yielded = 0
             self._course, self._promise = course, promise
@@ -215,6 +240,7 @@ class WorkerIterator(Pass):
         ended = bool(self._arrived) and self._arrived[0].target == END
         self._arrived.clear()
         self._settle(task)
+        self._answers[task.worker_id] += 1
         if ended:
             self._ended.add(task.worker_id)
             for other in [other for other in self._queue.values() if other.worker_id == task.worker_id]:
@@ -283,8 +309,8 @@ class WorkerIterator(Pass):
         """Ask the sampler for one more task, and decide whose it is."""
         if self._jobs is None:
             return
-        worker_id = self._choose_worker()
-        if worker_id is None:
+        worker_id = None if self._shared else self._choose_worker()
+        if worker_id is None and not self._shared:
             return
         try:
             job = next(self._jobs)
@@ -303,7 +329,7 @@ class WorkerIterator(Pass):
 
     def _choose_worker(self) -> int | None:
         """The next worker in turn whose data has not ended; where order does not matter, one that is not busier
-        than its share."""
+        than its share. (Where samples have an index, tasks are for anybody then.)"""
         workers = self._settings.spec.num_workers
         for _ in range(workers):
             worker_id = self._next_worker
@@ -331,7 +357,7 @@ class WorkerIterator(Pass):
             task = self._unsent[0]
             if task.number in self._queue:
                 order = Order(task.number, newest, self._epoch, task.packed)
-                if not self._board.post(order, task.worker_id, self._crew.members[task.worker_id].channel):
+                if not self._board.post(order, task.worker_id):
                     break
                 task.generation = newest
                 self._out += 1
@@ -344,7 +370,6 @@ class WorkerIterator(Pass):
         del self._queue[task.number]
         if task.generation is not None:
             self._out -= 1
-            self._board.settled(task.number)
             if self._rings.several:
                 self._rings.retire_below(min((other.generation for other in self._sent()), default=self._rings.newest))
 
@@ -360,6 +385,7 @@ class WorkerIterator(Pass):
         deadline = time.monotonic() + timeout if timeout > 0 else None
         suspect: int | None = None
         while True:
+            self._mend()
             wanted = next(iter(self._queue.values())) if self._settings.in_order else None
             if not self._arrived:
                 patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
@@ -374,7 +400,7 @@ class WorkerIterator(Pass):
                 self._salvage(suspect)
                 return None
             self._check_open()
-            suspect = self._dead_debtor(wanted)
+            suspect = self._missed(wanted) if self._replacements <= 0 else None
             if suspect is None:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise BatchTimeout(self._timeout_text(wanted))
@@ -382,11 +408,18 @@ class WorkerIterator(Pass):
 
     def _take(self, wanted: _Task | None, timeout: float) -> None:
         """Put an answer to the wanted task, or to any, into `_arrived`, if there is one within `timeout` seconds."""
-        if wanted is None and self._rings.several:
-            self._sweep(timeout)
+        number = None if wanted is None else wanted.number
+        if not self._rings.several:
+            self._take_from(self._rings.newest, timeout, number)
             return
-        generation = self._rings.newest if wanted is None or wanted.generation is None else wanted.generation
-        self._take_from(generation, timeout, None if wanted is None else wanted.number)
+        tasks = self._sent() if wanted is None else [wanted]
+        generations = {task.generation for task in tasks if task.generation is not None} or {self._rings.newest}
+        if self._shared:  # who makes it may answer in a newer one
+            generations = set(range(min(generations), self._rings.newest + 1))
+        if len(generations) == 1:
+            self._take_from(generations.pop(), timeout, number)
+        else:
+            self._sweep(sorted(generations), timeout, number)
 
     def _take_from(self, generation: int, timeout: float, number: int | None) -> None:
         take = partial(self._rings.ring(generation).take, timeout=timeout, tag=number)
@@ -396,12 +429,12 @@ class WorkerIterator(Pass):
         except Empty:
             pass
 
-    def _sweep(self, timeout: float) -> None:
-        """Look for an answer to any task in all generations that one may come in."""
+    def _sweep(self, generations: list[int], timeout: float, number: int | None) -> None:
+        """Look for an answer in several generations."""
         deadline = time.monotonic() + timeout
         while True:
-            for generation in sorted({task.generation for task in self._sent()}):
-                self._take_from(generation, 0, None)
+            for generation in generations:
+                self._take_from(generation, 0, number)
                 if self._arrived:
                     return
             if time.monotonic() >= deadline:
@@ -411,13 +444,13 @@ class WorkerIterator(Pass):
     def _make_room(self, task: _Task) -> None:
         """A worker asks for larger slots: find or make a generation that has them, or refuse."""
         steady, self._steady = self._steady, False
-        needed_bytes = decode_number(self._arrived.pop())
+        wish = Wish.decode(self._arrived.pop())
         newest = self._rings.newest
         try:
-            generation = self._rings.fitting(needed_bytes, above=task.generation)
+            generation = self._rings.fitting(wish.needed_bytes, above=task.generation)
         except (BatchTooLarge, OSError) as error:
             self._move(task, newest)
-            self._crew.members[task.worker_id].channel.post("refused", task.number)
+            self._crew.members[wish.worker_id].channel.post("refused", task.number)
             self._go_on(task)
             raise _with_index(error, task.index, self._iterable) from None
         self._move(task, generation)
@@ -429,6 +462,9 @@ class WorkerIterator(Pass):
 
     def _move(self, task: _Task, generation: int) -> None:
         """From this task on, its worker answers in this generation, or in a newer one."""
+        task.generation = max(task.generation, generation)
+        if self._shared:
+            return
         for other in self._sent():
             if other.worker_id == task.worker_id and other.number >= task.number:
                 other.generation = max(other.generation, generation)
@@ -438,14 +474,12 @@ class WorkerIterator(Pass):
         return ["ring", newest, self._rings.slot_bytes], self._rings.ring(newest).fileno()
 
     def _read_failure(self, task: _Task, lease: Lease) -> Failure:
-        if lease.nbytes:
-            return Failure.decode(memoryview(lease))
-        channel = self._crew.members[task.worker_id].channel
-        while True:
-            message, descriptors = channel.receive()
-            data = take_memory(descriptors)
-            if message == ["failure", task.number]:
-                return Failure.decode(data)
+        return Failure.decode(memoryview(lease) if lease.nbytes else self._crew.failure(task.number))
+
+    def _letters(self, source: int = NOWHERE, skipped: int = 0) -> list[tuple[list, int | None]]:
+        """What a new worker gets before anything else."""
+        log = (["log", source, skipped], None if self._logbook is None else self._logbook.fileno())
+        return [*self._board.letters(), self._ring_message(), log]
 
     # ---- when no answer comes
 
@@ -466,57 +500,167 @@ class WorkerIterator(Pass):
             threading.Event().wait()
         raise Closed("the loader was closed while this thread waited for a batch")
 
-    def _dead_debtor(self, wanted: _Task | None) -> int | None:
-        """A worker that has died and owes the wanted task, or any."""
-        debtors = {task.worker_id for task in ([wanted] if wanted is not None else self._sent())}
-        return next((worker_id for worker_id in sorted(debtors) if self._crew.over(worker_id)), None)
+    def _dead(self) -> list[int]:
+        return [member.id for member in self._crew.members if member.over()]
+
+    @property
+    def _replacements(self) -> int:
+        """Workers that may still be replaced."""
+        return self._settings.max_restarts - self._account.restarts if self._restarts else 0
+
+    def _mend(self) -> None:
+        """Now and then, look whether there is somebody to replace; also while batches come, made by fewer workers."""
+        if self._replacements <= 0 or self._arrived or time.monotonic() < self._mend_at:
+            return
+        self._mend_at = time.monotonic() + SLICE_S
+        worker_id = self._missed(None)
+        if worker_id is not None:
+            self._replace(worker_id)
+
+    def _missed(self, wanted: _Task | None) -> int | None:
+        """A worker that has died, and without whom there is no answer to the wanted task, or to any; or, where it can be
+        replaced, one that has anything to do at all."""
+        dead = self._dead()
+        if not dead:
+            return None
+        if self._shared:
+            return self._missed_by_all(dead, wanted)
+        if self._replacements > 0:
+            return next((worker_id for worker_id in dead if self._owed(worker_id)), None)
+        owing = {task.worker_id for task in ([wanted] if wanted is not None else self._sent())}
+        return next((worker_id for worker_id in dead if worker_id in owing), None)
+
+    def _missed_by_all(self, dead: list[int], wanted: _Task | None) -> int | None:
+        """The same where tasks are for anybody: while the living have all in hand that we wait for, nobody is missed."""
+        pids = {member.pid: member.id for member in self._crew.members}
+        holders = self._board.holders()
+        answered = self._answered()  # in this order: an answer is there before its task is not
+        for task in list(self._queue.values()) if wanted is None or self._replacements > 0 else [wanted]:
+            holder = pids.get(holders.get(task.number))
+            if task.number not in answered and (holder is None or holder in dead):
+                return dead[0] if holder is None else holder
+        return None
+
+    def _answered(self) -> dict[int, int]:
+        """The tasks whose answers lie in the data rings, and what kind of answer it is."""
+        views = [view for ring in self._rings.all() for view in ring.look()]
+        return {view.tag: view.target for view in views if view.state == "ready" and view.target != GROW}
+
+    def _owed(self, worker_id: int) -> list[_Task]:
+        """The tasks for this worker that it has not answered, given out or not."""
+        answered = self._answered()
+        own = [task for task in self._queue.values() if task.worker_id == worker_id]
+        last = min((task.number for task in own if answered.get(task.number) == END), default=None)
+        return [task for task in own if task.number not in answered and (last is None or task.number < last)]
+
+    def _lost(self, worker_id: int) -> list[_Task]:
+        """The tasks that a dead worker leaves undone; where tasks are for anybody, those that it had begun with."""
+        if not self._shared:
+            return [task for task in self._owed(worker_id) if task.generation is not None]
+        pid = self._crew.members[worker_id].pid
+        holders = self._board.holders()
+        answered = self._answered()  # in this order: see above
+        # Without a holder: its worker has lost it, see tasks.py.
+        return [task for task in self._sent() if holders.get(task.number, pid) == pid and task.number not in answered]
+
+    def _replace(self, worker_id: int) -> None:
+        """A worker died: start another one in its place, and have exactly that done again which it did not answer."""
+        steady, self._steady = self._steady, False
+        try:
+            lost = self._lost(worker_id)
+            for task in lost:
+                self._forget_wishes(task)
+            letters = self._letters(*self._resumption(worker_id, lost))
+            self._board.bury()
+            self._rings.bury()
+            self._give_out_again({task.number for task in lost} | set(self._board.recall(None if self._shared else worker_id)))
+            self._account.restarts += 1
+            self._crew.replace(worker_id, letters)
+        except Exception as error:
+            self._failure = error
+            self._steady = steady
+            self._end()
+            raise
+        self._steady = steady
+        self._dispatch()
+
+    def _forget_wishes(self, task: _Task) -> None:
+        """Who asked for larger slots for this task is dead."""
+        for generation in range(task.generation, self._rings.newest + 1):
+            self._take_from(generation, 0, task.number)
+            self._arrived.clear()
+
+    def _resumption(self, worker_id: int, lost: list[_Task]) -> tuple[int, int]:
+        """From which note in the logbook a worker goes on in a dead one's place, and how many batches of the epoch it has to make
+        for nothing, because they were answered: those of an iterable dataset come one after another."""
+        if self._logbook is None:
+            return NOWHERE, 0
+        if self._iterable and self._logbook.has_begun(worker_id, self._epoch):
+            owed = {task.number for task in self._sent() if task.worker_id == worker_id}
+            return EPOCH, self._answers[worker_id] + len(owed & self._answered().keys())
+        return self._logbook.source(worker_id, {task.number for task in lost}), 0
+
+    def _give_out_again(self, numbers: set[int]) -> None:
+        """Put tasks that nobody does any more back among those that are not given out, in order."""
+        for number in numbers & self._queue.keys():
+            task = self._queue[number]
+            task.generation = None
+            self._out -= 1
+            self._unsent.append(task)
+        self._unsent = deque(sorted(self._unsent, key=lambda task: task.number))
 
     def _salvage(self, worker_id: int) -> None:
         """A worker died with an answer that is needed now: save what is finished, by whomever, and stop the rest."""
         self._steady = False
-        lost = []
+        lost = [task.index for task in self._lost(worker_id)]
+        if not lost and not self._shared:
+            lost.append(next(task for task in self._queue.values() if task.worker_id == worker_id).index)  # not even given out
         for task in self._sent():
-            self._take_newest(task)
-            kind = self._arrived[0].target if self._arrived else GROW
+            self._take_last(task)
+            kind = self._arrived[0].target if self._arrived else END
             if kind == FAILED:  # read now: a part of it may be on the channel, which is about to be closed
                 self._salvaged.append((task, self._read_failure(task, self._arrived[0])))
             elif kind in (BATCH, NOTED):
                 self._salvaged.append((task, self._arrived[0]))
-            elif kind == GROW and task.worker_id == worker_id:
-                lost.append(task.index)
             self._arrived.clear()
         member = self._crew.members[worker_id]
         self._failure = worker_died(
             worker_id=worker_id,
             pid=member.pid,
             exitcode=member.exitcode,
-            indices=lost or [next(iter(self._queue.values())).index],  # not even given out
+            indices=lost,
             iterable=self._iterable,
-            last_words=member.last_words(),
+            last_words=self._crew.last_words(worker_id),
+            restarts=self._settings.max_restarts if self._restarts else None,
         )
         self._steady = True
         self._end()
 
-    def _take_newest(self, task: _Task) -> None:
-        """Put the last answer to a task that there is into `_arrived`. One that asks for larger slots may be overtaken: its
-        worker needs no reply from us where slots made for another worker are large enough, and answers there."""
-        self._take(task, 0)
-        while self._arrived and self._arrived[0].target == GROW:
-            larger = self._rings.known_fitting(decode_number(self._arrived[0]), above=task.generation)
-            if larger is None:
+    def _take_last(self, task: _Task) -> None:
+        """Put the answer to a task into `_arrived` if it is there, in whatever generation: one that asks for larger slots may be
+        overtaken, since its worker needs no reply where slots made for another one are large enough, and answers there."""
+        for generation in range(task.generation, self._rings.newest + 1):
+            self._take_from(generation, 0, task.number)
+            if self._arrived and self._arrived[0].target != GROW:
                 return
             self._arrived.clear()
-            self._move(task, larger)
-            self._take(task, 0)
 
     def _timeout_text(self, wanted: _Task | None) -> str:
         text = f"DataLoader timed out after {self._settings.timeout} seconds"
         late = [wanted] if wanted is not None else self._sent()
-        waiting_for = ", ".join(str(worker_id) for worker_id in sorted({task.worker_id for task in late}))
+        waiting_for = ", ".join(map(str, self._whose(late))) or "any"
         text += f" waiting for worker {waiting_for}"
         if not self._iterable:
             text += f", which has the sample indices {describe_indices([task.index for task in late])} in hand"
         return text + "; the workers go on, so another next() may succeed"
+
+    def _whose(self, tasks: list[_Task]) -> list[int]:
+        """The workers that have these tasks, or have to do them."""
+        if not self._shared:
+            return sorted({task.worker_id for task in tasks})
+        holders = self._board.holders()
+        pids = {holders.get(task.number) for task in tasks}
+        return [member.id for member in self._crew.members if member.pid in pids]
 
     # ---- accounts and warnings
 
@@ -540,12 +684,14 @@ class WorkerIterator(Pass):
         )
 
 
-def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool) -> None:
+def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool, logbook: Logbook | None) -> None:
     """What an iterator leaves to be done."""
     try:
         crew.stop()
     finally:
         board.close()
+        if logbook is not None:
+            logbook.close()
         pool.give_back(rings)
 
 

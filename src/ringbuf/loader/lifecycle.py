@@ -1,4 +1,4 @@
-"""The workers of one iterator, from their start to their end: started together, watched, stopped together.
+"""The workers of one iterator, from their start to their end: started together, watched, replaced, stopped together.
 
 Only the process that started them may stop them, and it always does: at the end of an epoch, when the iterator
 is collected, when the interpreter exits. Should it be killed, they notice by themselves (parent.py).
@@ -19,7 +19,7 @@ import time
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pickle import PicklingError
 from typing import Any
 
@@ -32,6 +32,8 @@ __all__ = ["Crew", "Member"]
 STOP_S = 5.0  # how long all workers together may take to stop by themselves
 TERMINATE_S = 0.5  # and after SIGTERM, before SIGKILL
 STATUS_S = 0.5  # how late an exit status may be
+
+Letters = list[tuple[list, "int | None"]]
 
 # What other workers would inherit through a fork and must not keep open: see worker.Origin.inherited.
 _ours: weakref.WeakSet = weakref.WeakSet()
@@ -83,15 +85,12 @@ class Member:
             self._settle()
         return self.process is None
 
-    def last_words(self) -> str | None:
-        """What it said before it died of an error outside any task."""
+    def letters(self) -> Iterator[tuple[list, bytes]]:
+        """What it sent, as (message, content)."""
         with contextlib.suppress(EOFError, OSError):
             while (letter := self.channel.receive()) is not None:
                 message, descriptors = letter
-                text = take_memory(descriptors)
-                if message[0] == "last words":
-                    return text.decode("utf-8", "replace")
-        return None
+                yield message, take_memory(descriptors)
 
     def close(self) -> None:
         """Let go of it; the process has ended."""
@@ -123,24 +122,50 @@ class Crew:
     tasks: the task ring, which tells waiting workers to stop when it is finished.
     """
 
-    def __init__(self, tasks: Any):
+    def __init__(self, tasks: Any, *, context: Any, spec: WorkerSpec):
         self.members: list[Member] = []
         self.stopped = False
         self._pid = os.getpid()
         self._tasks = tasks
-        self._tether: Any = None
+        self._context = context
+        self._spec = spec
+        self._tethers: list = []
+        self._former: list[Member] = []  # who were replaced, and may have sent letters that nobody has read
+        self._failures: dict[int, bytes] = {}  # by task: what was too long for a slot
+        self._last_words: dict[int, str] = {}  # by worker
 
-    def start(self, *, context: Any, spec: WorkerSpec, rings: list[tuple[list, int]]) -> None:
+    def start(self, letters: Letters) -> None:
         """Start all workers. Whatever this raises, stop() is to be called in the end.
 
-        rings: what each worker gets through its channel before anything else, as (message, descriptor).
+        letters: what each worker gets through its channel before anything else, as (message, descriptor or None).
         """
-        with _sigint_held(context):
-            self._start(context, spec, rings)
+        with _sigint_held(self._context):
+            self._start(range(self._spec.num_workers), letters)
+
+    def replace(self, worker_id: int, letters: Letters) -> None:
+        """Start another worker in the place of one that has ended."""
+        with _sigint_held(self._context):
+            self._start([worker_id], letters)
 
     def over(self, worker_id: int) -> bool:
         """Whether this worker has ended."""
         return self.members[worker_id].over()
+
+    def failure(self, number: int) -> bytes:
+        """What a worker, perhaps one that was replaced since, has sent of its failure at a task."""
+        if number not in self._failures:
+            self._read_letters()
+        return self._failures.pop(number)
+
+    def forget_failures(self) -> None:
+        """Of the tasks so far nobody will ask any more."""
+        self._read_letters()
+        self._failures.clear()
+
+    def last_words(self, worker_id: int) -> str | None:
+        """What a worker said before it ended because of an error outside any task."""
+        self._read_letters()
+        return self._last_words.get(worker_id)
 
     def tell(self, *message: Any, descriptor: int) -> None:
         """Send a message to all workers."""
@@ -167,28 +192,30 @@ class Crew:
                 self._wait(STOP_S)
         finally:
             self._end_by_force()
-            for member in self.members:
+            for member in [*self.members, *self._former]:
                 member.close()
-            if self._tether is not None:
-                self._tether.close()  # only now: it kills whoever is left
+            for tether in self._tethers:
+                tether.close()  # only now: it kills whoever is left
 
-    def _start(self, context: Any, spec: WorkerSpec, rings: list[tuple[list, int]]) -> None:
+    def _start(self, worker_ids: Iterable[int], letters: Letters) -> None:
+        context, spec = self._context, self._spec
         method = context.get_start_method()
         from_main_thread = threading.current_thread() is threading.main_thread()
         forked, direct = method == "fork", method != "forkserver"
         tethered = None
         if not (direct and from_main_thread):
-            tethered, self._tether = context.Pipe(duplex=False)
-            _ours.add(self._tether)
+            tethered, tether = context.Pipe(duplex=False)
+            self._tethers.append(tether)
+            _ours.add(tether)
         load = spec if forked else Sealed(spec)
         try:
-            for worker_id in range(spec.num_workers):
+            for worker_id in worker_ids:
                 with _starting(worker_id, spec.num_workers):
                     channel, end = Channel.pair()
-                self.members.append(Member(worker_id, channel))
                 _ours.add(channel)
+                member = self._enlist(Member(worker_id, channel))
                 with end, _starting(worker_id, spec.num_workers):
-                    for message, descriptor in rings:
+                    for message, descriptor in letters:
                         if not channel.send(*message, descriptor=descriptor):  # to an end that is ours still, and empty
                             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
                     inherited = list(_ours) if forked else []
@@ -201,12 +228,31 @@ class Crew:
                     )
                     with _children_allowed(), _pickling_explained(method):
                         process.start()
-                self.members[-1].begin(process)
+                member.begin(process)
         finally:
             if tethered is not None:
                 tethered.close()
             if not forked:
                 load.close()
+
+    def _enlist(self, member: Member) -> Member:
+        if member.id < len(self.members):
+            self._former.append(self.members[member.id])
+            self.members[member.id] = member
+        else:
+            self.members.append(member)
+        return member
+
+    def _read_letters(self) -> None:
+        for member in [*self.members, *self._former]:
+            for message, content in member.letters():
+                if message[0] == "failure":
+                    self._failures[message[1]] = content
+                else:
+                    self._last_words[member.id] = content.decode("utf-8", "replace")
+        for member in self._former:  # what the dead have to say is read
+            member.close()
+        self._former.clear()
 
     def _wait(self, seconds: float) -> None:
         """Wait until all have ended, at most so long."""

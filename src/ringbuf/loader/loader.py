@@ -72,7 +72,13 @@ class RingLoader(LoaderBase):
     slots: batches that the ring holds, under way and looked at; by default two more than are under way.
     slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
     max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
-    dispatch, on_worker_death, max_restarts: have one value each, so far.
+    dispatch: "static", worker k modulo num_workers makes batch k; or "pull", whichever worker is idle, so that a slow sample
+        holds up nobody else; for map-style datasets, where in_order=False always does the latter.
+    on_worker_death: "raise" WorkerDied after the batches that were finished. "restart" puts another worker in its place,
+        which does again what it had in hand, the random streams being as they were at the beginning of that batch. What else
+        the dead process changed in its copy of the dataset is gone; worker_init_fn is called anew, and an iterable dataset is
+        iterated again from the beginning of the epoch up to where it was.
+    max_restarts: how often that may happen in the life of the loader; then it is WorkerDied.
     seed_by: "worker" seeds each worker once. "sample" seeds the global streams of random, numpy and torch before each
         sample, so that samples do not depend on the number of workers; for datasets with `__getitem__`.
     on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a

@@ -13,7 +13,7 @@ from ringbuf._core import Claim, Ring, copy_into
 from ringbuf.errors import BatchTooLarge, Full
 from ringbuf.frame import FRAME_ROOM
 from ringbuf.loader.failure import Failure
-from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, encode_number, fill
+from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
 from ringbuf.loader.substitute import LEFT_OUT
 
@@ -31,8 +31,9 @@ class Outlet:
     in all that arrive, up to the first that is large enough.
     """
 
-    def __init__(self, post: Post):
+    def __init__(self, post: Post, worker_id: int):
         self._post = post
+        self._worker_id = worker_id
         self._generation = -1
         self._slot_bytes = 0
         self._ring: Ring
@@ -70,7 +71,7 @@ class Outlet:
                 self._post.look()
 
     def _ask_for_more(self, number: int, needed_bytes: int) -> None:
-        fill(self._claim(number, GROW), encode_number(needed_bytes))
+        fill(self._claim(number, GROW), Wish(needed_bytes, self._worker_id).encode())
         while needed_bytes > self._slot_bytes:
             message, descriptors = self._post.wait_for(
                 lambda message: message[0] == "ring" or message == ["refused", number]

@@ -57,13 +57,6 @@ class Post:
             self._channel.waiting(timeout_ms=int(LOOK_S * 1000))
             self.look()
 
-    def discard(self, unwanted: Callable[[list], bool]) -> None:
-        """Throw away messages that arrived and that nobody will ask for."""
-        for letter in [letter for letter in self._letters if unwanted(letter[0])]:
-            self._letters.remove(letter)
-            for descriptor in letter[1]:
-                os.close(descriptor)
-
     def send(self, *message: Any, memory: bytes, label: str) -> bool:
         """Send a message with `memory` in a descriptor."""
         descriptor = shared_memory(memory, label)

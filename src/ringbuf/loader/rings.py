@@ -55,6 +55,15 @@ class DataRings:
     def ring(self, generation: int) -> Ring:
         return self._rings[generation]
 
+    def all(self) -> list[Ring]:
+        """Every generation that is in use, the oldest first."""
+        return [self._rings[generation] for generation in sorted(self._rings)]
+
+    def bury(self) -> None:
+        """Let go of what the dead had in hand."""
+        for ring in self._rings.values():
+            ring.recover()
+
     def fitting(self, needed_bytes: int, above: int) -> int:
         """The first generation above `above` whose slots are large enough; made if there is none.
 

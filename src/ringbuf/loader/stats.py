@@ -38,6 +38,8 @@ class LoaderStats:
     """Room for arrays in each of them."""
     generations: int
     """Data rings that were made: one, and one each time that batches outgrew the slots."""
+    restarts: int
+    """Workers that took the place of dead ones."""
     errors: int
     """Samples that failed and were passed over, with on_error="skip" or a function."""
     failed: tuple[FailedSample, ...]
@@ -61,6 +63,7 @@ class Account:
         self.slots = 0
         self.slot_bytes = 0
         self.generations = 0
+        self.restarts = 0
         self.errors = 0
         self.failed: deque[FailedSample] = deque(maxlen=MOST_KEPT)
         self.warned_of_copies = False
@@ -92,6 +95,7 @@ class Account:
             slots=self.slots,
             slot_bytes=self.slot_bytes,
             generations=self.generations,
+            restarts=self.restarts,
             errors=self.errors,
             failed=tuple(self.failed),
         )

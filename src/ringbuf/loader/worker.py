@@ -6,6 +6,7 @@ code runs in three places (the dataset, `collate_fn`, `worker_init_fn`), and wha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 
 from ringbuf.loader.channel import Channel
 from ringbuf.loader.failure import Failure
-from ringbuf.loader.fetch import Exhausted, Fetcher, make_fetcher
+from ringbuf.loader.fetch import Exhausted, Fetcher, PrivateRoom, make_fetcher
+from ringbuf.loader.logbook import Log
 from ringbuf.loader.outlet import Draft, Outlet, Refused
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.post import Post, Stopped
@@ -95,18 +97,19 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
 
 def _work(spec: Any, worker_id: int, post: Post) -> None:
     inbox = Inbox(post, worker_id)
-    outlet = Outlet(post)
-    worker = _Worker(worker_id, post, outlet)
+    worker = _Worker(worker_id, post, Outlet(post, worker_id), Log(post, worker_id))
     worker.set_up(spec)
     while True:
         worker.answer(inbox.next())
+        inbox.done()
 
 
 class _Worker:
-    def __init__(self, worker_id: int, post: Post, outlet: Outlet):
+    def __init__(self, worker_id: int, post: Post, outlet: Outlet, log: Log):
         self._id = worker_id
         self._post = post
         self._outlet = outlet
+        self._log = log
         self._spec: WorkerSpec
         self._broken: Failure | None = None  # what every task is answered with, when set-up failed
         self._fetcher: Fetcher
@@ -124,6 +127,7 @@ class _Worker:
             _tell_torch(_info)
             if spec.worker_init_fn is not None:
                 spec.worker_init_fn(self._id)
+            self._log.resume()
         except Exception as error:
             self._broken = Failure.of(error, worker_id=self._id, fatal=True)
 
@@ -140,13 +144,18 @@ class _Worker:
         job = order.job
         try:
             with Draft(self._outlet, order.number) as draft:
-                draft.publish(self._fetcher.fetch(job, draft, private=False), self._fetcher.notes())
+                batch = self._fetcher.fetch(job, draft, private=False)
+                self._log.note(order.number)
+                draft.publish(batch, self._fetcher.notes())
+                del batch
         except Exhausted:
             self._ended = True
+            self._log.note(order.number)
             self._outlet.end(order.number)
         except Refused:
-            pass
+            self._log.note(order.number)
         except Exception as error:
+            self._log.note(order.number)
             index = None if self._spec.iterable else job.index
             notes = [tuple(note) for note in self._fetcher.notes()]
             failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, notes=notes)
@@ -158,6 +167,7 @@ class _Worker:
             return
         spec, job = self._spec, order.job
         try:
+            skipped = self._log.begin_epoch(order.epoch)
             if job.epoch is not None and hasattr(spec.dataset, "set_epoch"):
                 spec.dataset.set_epoch(job.epoch)
             self._fetcher = make_fetcher(
@@ -172,6 +182,11 @@ class _Worker:
             )
         except Exception as error:  # a dataset's __iter__
             self._broken = Failure.of(error, worker_id=self._id, fatal=True)
+            return
+        for _ in range(skipped):  # delivered already: their maker has died, and an iterator goes forward only
+            with contextlib.suppress(Exception):
+                self._fetcher.fetch(job, PrivateRoom(), private=False)
+            self._fetcher.notes()
 
 
 def _tell_torch(info: WorkerInfo) -> None:
