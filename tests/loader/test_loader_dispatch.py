@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -225,6 +226,39 @@ def test_a_death_does_not_come_before_what_the_living_have_in_hand():
         with pytest.raises(WorkerDied) as caught:
             list(iterator)
     assert caught.value.indices == [1]
+
+
+def test_of_two_that_die_together_each_is_named_with_what_it_had_in_hand():
+    with RingLoader(HeldUp(), 1, num_workers=4, dispatch="pull", prefetch_factor=1, multiprocessing_context="fork") as loader:
+        iterator = iter(loader)
+        assert all(begun.wait(DEADLINE_S) for begun in loader.dataset.begun)
+        holders = iterator._board.holders()
+        for number in (1, 2):
+            (victim,) = [worker for worker in iterator._workers if worker.pid == holders[number]]
+            victim.kill()
+            victim.join(DEADLINE_S)
+        time.sleep(0.25)  # in which the idle worker looks up twice, and could do with what the dead had in hand what it likes
+        loader.dataset.gate.set()
+        assert int(next(iterator)[0]) == 0
+        with pytest.raises(WorkerDied) as caught:
+            next(iterator)
+    assert caught.value.pid == holders[1]
+    assert caught.value.indices == [1]
+
+
+class HeldUp:
+    """Three samples that wait for the gate."""
+
+    def __init__(self):
+        self.begun, self.gate = [event() for _ in range(3)], event()
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        self.begun[index].set()
+        assert self.gate.wait(DEADLINE_S)
+        return np.int64(index)
 
 
 def test_the_death_of_a_worker_that_nobody_misses_is_no_error():
