@@ -86,6 +86,9 @@ class LoaderArena(Arena):
             in_order=plan.in_order,
             prefetch_factor=plan.prefetch,
             timeout=plan.timeout,
+            dispatch="pull" if plan.pull else "static",
+            on_worker_death="restart" if plan.restart else "raise",
+            max_restarts=1000,
         )
 
     def _run_pass(self, loader: RingLoader, plan: LoaderRound, one: Pass, kept: Kept, order: int) -> bool:
@@ -130,7 +133,7 @@ class LoaderArena(Arena):
                 os.close(worker)
         if died:
             self.board["died"] += 1
-            if plan.in_order and not plan.iterable:
+            if plan.in_order and not plan.iterable and not plan.pull:
                 self._demand_finished(plan, loader.dataset, got, order)
         cut = number in (one.break_at, one.close_at)
         self._account(plan, got, failed, died, villain, complete=not cut and died is None)
@@ -167,6 +170,8 @@ class LoaderArena(Arena):
         if len(flat) != len(set(flat)):
             raise Failure(f"samples came twice: {sorted(index for index in set(flat) if flat.count(index) > 1)}")
         if died:
+            if plan.restart:
+                raise Failure(f"dead workers were to be replaced, but: {died}")
             if not villain.killed:
                 raise Failure(f"no worker was killed, but: {died}")
             if -died.exitcode not in villain.killed:
@@ -187,7 +192,7 @@ class LoaderArena(Arena):
             bad = [min(plan.failing & set(batch)) for batch in wanted if plan.failing & set(batch)]
             if sorted(failed) != bad:
                 raise Failure(f"errors were due for samples {bad}, and came for {sorted(failed)}")
-        elif plan.in_order and not villain.killed and got != good[: len(got)]:
+        elif plan.in_order and (plan.restart or not villain.killed) and got != good[: len(got)]:
             raise Failure(f"a pass that was broken off gave {got}, with gaps")
         elif any(batch not in good for batch in got):
             raise Failure(f"not batches of this sampler: {[batch for batch in got if batch not in good]}")
@@ -323,6 +328,8 @@ class Villain:
 
     def _send(self, fault: Fault) -> None:
         time.sleep(fault.delay_s)
+        if fault.worker >= len(self._workers):  # killed in the pass before, and not missed yet
+            return
         worker = self._workers[fault.worker]
         with contextlib.suppress(ProcessLookupError):  # ended already
             if fault.act == "stop":

@@ -43,6 +43,9 @@ class LoaderRound(NamedTuple):
     """Batches that are kept, at most."""
     sub_views: bool
     timeout: float
+    pull: bool
+    restart: bool
+    """Whether dead workers are replaced, and nothing else may tell of them."""
     passes: tuple[Pass, ...]
     kill_main_s: float | None
     """Instead of all that: the loader is in a process of its own, which is killed after so many seconds."""
@@ -58,6 +61,7 @@ def plan_loader_round(seed: str) -> LoaderRound:
     workers, batch_size, batches = draw.randint(1, 3), draw.randint(1, 6), draw.choice([10, 40, 40, 100])
     samples = batch_size * batches
     grow = not iterable and draw.random() < 0.2
+    later = random.Random(f"{seed}/later")  # of what came later: older plans are as they were
     failing = frozenset(draw.sample(range(samples), draw.randint(1, 3)) if not iterable and draw.random() < 0.3 else ())
     return LoaderRound(
         iterable=iterable,
@@ -74,6 +78,8 @@ def plan_loader_round(seed: str) -> LoaderRound:
         hold=draw.choice([0, 0, 1, 2, 5, 12, 40]),
         sub_views=draw.random() < 0.5,
         timeout=draw.choice([0, 0, 0, 0.05]),
+        pull=not iterable and later.random() < 0.4,
+        restart=later.random() < 0.5,
         passes=tuple(_pass(draw, workers, batches) for _ in range(draw.randint(1, 3))),
         kill_main_s=draw.uniform(0.0, 0.4) if draw.random() < 0.15 else None,
     )
