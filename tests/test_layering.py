@@ -46,13 +46,15 @@ PYTHON_ROWS = [
     ["loader"],
     [""],  # ringbuf/__init__.py
     ["torch.collate"],
-    ["torch.dialect"],
+    ["torch.dialect", "torch.rebuilding"],
     ["torch.loader"],
     ["torch"],
+    ["accelerate"],
 ]
 
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
-DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader")}
+DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
+DOORS["accelerate"] = {"accelerate"}
 
 
 def row_of(part, rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from ringbuf.loader.base import LoaderBase, Opening, RandomSource
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.passes import InProcessIterator
 from ringbuf.torch.dialect import Tensors
+from ringbuf.torch.rebuilding import warn_if_rebuilt
 
 __all__ = ["RingLoader"]
 
@@ -161,6 +163,16 @@ class RingLoader(LoaderBase, DataLoader):
     @property
     def _source(self) -> Generators:
         return Generators(self.generator, self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None))
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """torch's. Who builds another loader of a loader's arguments reads it, and may be unaware of what gets lost."""
+        warn_if_rebuilt(sys._getframe(1))
+        return DataLoader.multiprocessing_context.fget(self)
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        DataLoader.multiprocessing_context.fset(self, context)
 
     # What is drawn, and in which order, is torch's: dataloader._BaseDataLoaderIter and its two subclasses.
 
