@@ -139,6 +139,18 @@ def test_a_prepared_loader_is_a_ringloader_with_all_its_options():
     assert here._dataloaders == [prepared]
 
 
+class Named(RingLoader):
+    def __init__(self, name, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.name = name
+
+
+def test_a_subclass_stays_one():
+    prepared = ringbuf.accelerate.prepare(accelerator(), Named("train", Line(), batch_size=4, **RING_OPTIONS))
+    assert isinstance(prepared.base_dataloader, Named)
+    assert prepared.name == "train" and options_of(prepared) == RING_OPTIONS
+
+
 def test_preparing_it_once_more_changes_nothing():
     here = accelerator()
     prepared = ringbuf.accelerate.prepare(here, RingLoader(Line(), batch_size=4))
