@@ -123,6 +123,41 @@ def test_what_has_a_form_of_its_own_is_not_pickled():
     assert bytes(written(batch, pickle=True)) == bytes(written(batch))
 
 
+def nested(depth):
+    batch = [5]
+    for _ in range(depth):
+        batch = [batch]
+    return batch
+
+
+UNWIELDY = {
+    "many arrays": [np.full(1, number) for number in range(60_000)],
+    "a long key": {"k" * (1 << 20): np.arange(3)},
+    "deep": nested(70),
+    "many leaves": [[number, str(number)] for number in range(90_000)],
+}
+
+
+@pytest.mark.parametrize("batch", UNWIELDY.values(), ids=UNWIELDY)
+def test_a_batch_too_large_to_be_described_travels_as_one_pickle_or_not_at_all(batch):
+    with pytest.raises(ValueError, match=r"deep|leaves|describing"):
+        frame.plan(batch)
+    exporter = written(batch, pickle=True)
+    assert pickle.dumps(frame.read(exporter, pickle=True)) == pickle.dumps(batch)
+    buffer = bytearray(len(exporter) + 4096)
+    writer = frame.Writer(buffer, pickle=True)
+    writer.empty(3, "i4")
+    used = writer.finish(batch)
+    assert pickle.dumps(frame.read(memoryview(buffer)[:used], pickle=True)) == pickle.dumps(batch)
+    with pytest.raises(FrameError, match="pickle"):
+        frame.read(exporter)
+
+
+def test_a_leaf_that_cannot_be_pickled_is_named_in_a_batch_too_large_to_be_described():
+    with pytest.raises(TypeError, match=r"batch\[60000\] cannot be sent: function cannot be pickled"):
+        frame.plan([*UNWIELDY["many arrays"], lambda: 0], pickle=True)
+
+
 @pytest.mark.parametrize(
     ("leaf", "name"),
     [

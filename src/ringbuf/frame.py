@@ -28,7 +28,7 @@ import numpy as np
 from .dtypes import spec_of
 from .errors import BatchTooLarge, FrameError
 from .rebuild import Schema, compile_schema
-from .tree import Walk
+from .tree import Unwieldy, Walk
 
 __all__ = ["FRAME_ROOM", "HEADER_BYTES", "Plan", "Writer", "plan", "read"]
 
@@ -48,11 +48,17 @@ _CACHED_BYTES = 1 << 14
 def plan(batch, pickle: bool = False) -> Plan:
     """Walk `batch` once and work out where each part of it will lie; nothing is copied but small values.
 
-    pickle: send leaves that have no form of their own as pickles; only for readers that trust the writer.
+    pickle: send leaves that have no form of their own as pickles, and so all of a batch that is too deep or too large
+        to be described; only for readers that trust the writer.
     Raises TypeError for a leaf that cannot be sent, ValueError for a tree that is too deep or too large, both
     naming the path, such as `batch['meta'][0]`.
     """
-    return Plan(Walk(batch, pickle=pickle))
+    try:
+        return Plan(Walk(batch, pickle=pickle))
+    except Unwieldy:
+        if not pickle:
+            raise
+        return Plan(Walk(batch, pickle=True, whole=True))
 
 
 class Plan:
@@ -122,7 +128,7 @@ def _write_schema(tree, rows: tuple, offsets: tuple) -> bytes:
     # As JSON's own escapes, two lone surrogates would come back as one character.
     schema = json.dumps((tree, table), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(schema) > MAX_SCHEMA_BYTES:
-        raise ValueError(
+        raise Unwieldy(
             f"describing the batch takes {len(schema)} bytes, at most {MAX_SCHEMA_BYTES} are allowed; "
             "send fewer and larger arrays"
         )
@@ -168,7 +174,14 @@ class Writer:
         Arrays that lie inside the buffer and are C-contiguous stay where they are, all others are copied.
         Raises as plan() does, and BatchTooLarge, before anything is written.
         """
-        walk = Walk(batch, pickle=self._pickle)
+        try:
+            return self._finish(Walk(batch, pickle=self._pickle))
+        except Unwieldy:
+            if not self._pickle:
+                raise
+            return self._finish(Walk(batch, pickle=True, whole=True))
+
+    def _finish(self, walk: Walk) -> int:
         end, data_bytes = self._end, self._data_bytes
         offsets, copies = [], []
         for array in walk.arrays:

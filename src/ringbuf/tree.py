@@ -34,7 +34,7 @@ import numpy as np
 from . import classes, tensors
 from .dtypes import spec_of
 
-__all__ = ["FORMATS", "MAX_DEPTH", "MAX_NODES", "Walk"]
+__all__ = ["FORMATS", "MAX_DEPTH", "MAX_NODES", "Unwieldy", "Walk"]
 
 MAX_DEPTH = 64
 MAX_NODES = 1 << 18  # what a reader's limit on the size of a schema allows for
@@ -43,6 +43,10 @@ MAX_NODES = 1 << 18  # what a reader's limit on the size of a schema allows for
 FORMATS = {"b": "?", "i": "q", "f": "d", "c": "dd", "I": "Q", "s": "Q", "y": "Q", "S": "Q", "Y": "Q"}
 
 _RUNS = {bool: "b", int: "i", float: "f", str: "s", bytes: "y"}
+
+
+class Unwieldy(ValueError):
+    """A batch whose description would be larger than readers accept, however small its data is."""
 
 
 class _Attribute(str):
@@ -64,10 +68,11 @@ class Walk:
 
     __slots__ = ("_bytes", "_fixed", "_formats", "_path", "_pickle", "arrays", "leaves", "rows", "tree")
 
-    def __init__(self, batch, *, pickle: bool = False):
+    def __init__(self, batch, *, pickle: bool = False, whole: bool = False):
         """Walk `batch`; nothing is copied but small values.
 
-        Raises TypeError for a leaf that cannot be sent and ValueError for a tree that cannot, naming the path.
+        whole: take all of it as one leaf, a pickle with its arrays inside.
+        Raises TypeError for a leaf that cannot be sent and Unwieldy for a tree that cannot, naming the path.
         """
         self.arrays: list[np.ndarray] = []
         self.rows: list[tuple] = []
@@ -77,7 +82,7 @@ class Walk:
         self._path: list = [None] * (MAX_DEPTH + 1)
         self.leaves = 0
         self._pickle = pickle
-        self.tree = _HANDLERS.get(type(batch), _other)(self, batch, 0)
+        self.tree = self._pickled(batch, 0, None) if whole else _HANDLERS.get(type(batch), _other)(self, batch, 0)
 
     def values(self) -> bytes:
         """All leaves that are not arrays: the fixed-size part, then the bytes whose lengths it holds."""
@@ -105,9 +110,9 @@ class Walk:
         """The nodes of `leaves`, which lie at `steps` of a container at `depth`."""
         self.leaves += len(leaves)
         if depth >= MAX_DEPTH:
-            raise ValueError(f"{self.path(8)}... is nested more than {MAX_DEPTH} deep; does a container hold itself?")
+            raise Unwieldy(f"{self.path(8)}... is nested more than {MAX_DEPTH} deep; does a container hold itself?")
         if self.leaves > MAX_NODES:
-            raise ValueError(
+            raise Unwieldy(
                 f"the batch has more than {MAX_NODES} leaves; send arrays, or lists of one type of number or text"
             )
         path, nodes, handlers = self._path, [], _HANDLERS
@@ -134,18 +139,20 @@ class Walk:
         if not self._pickle:
             raise TypeError(f"{self.path(depth)} cannot be sent: {why}")
         buffers: list[np.ndarray] = []
+        node = self._pickled(value, depth, lambda buffer: buffers.append(np.asarray(buffer.raw())))
+        for buffer in buffers:
+            self.array(buffer)
+        return (node[0], len(buffers))
+
+    def _pickled(self, value, depth: int, buffer_callback):
         try:
-            content = pickling.dumps(
-                value, protocol=5, buffer_callback=lambda buffer: buffers.append(np.asarray(buffer.raw()))
-            )
+            content = pickling.dumps(value, protocol=5, buffer_callback=buffer_callback)
         except Exception as error:  # __reduce__ is anybody's code
             raise TypeError(
                 f"{self.path(depth)} cannot be sent: {type(value).__name__} cannot be pickled "
                 f"({type(error).__name__}: {error}); return arrays, numbers or text"
             ) from error
-        for buffer in buffers:
-            self.array(buffer)
-        return self.sized(("p", len(buffers)), content)
+        return self.sized(("p", 0), content)
 
     def path(self, depth: int) -> str:
         steps = self._path[:depth]
