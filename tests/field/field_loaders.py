@@ -29,6 +29,28 @@ both = pytest.mark.parametrize("Loader", [NumpyLoader, TorchLoader], ids=["numpy
 workers_or_none = pytest.mark.parametrize("num_workers", [0, 2])
 
 
+class _Stream(torch.utils.data.IterableDataset):
+    """What torch's loader takes for a stream, and all that it says it does."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __iter__(self):
+        return iter(self.stream)
+
+
+class _ToldStream(_Stream):
+    def __len__(self):
+        return len(self.stream)
+
+
+def stream_for(Loader, stream):
+    """An iterable dataset as the loader knows them."""
+    if not issubclass(Loader, Theirs):
+        return stream
+    return _ToldStream(stream) if hasattr(stream, "__len__") else _Stream(stream)
+
+
 def rows(batch):
     """The first number of each row."""
     array = np.asarray(batch)

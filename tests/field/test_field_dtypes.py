@@ -60,11 +60,10 @@ TENSORS = {
     "bfloat16": torch.arange(6).to(torch.bfloat16),
     "float8_e4m3fn": torch.arange(6).to(torch.float8_e4m3fn),
     "float8_e5m2": torch.arange(6).to(torch.float8_e5m2),
-    "complex128, conjugate": torch.arange(6).to(torch.complex128).conj(),
+    "complex128, conjugate": torch.complex(torch.arange(6.0), torch.ones(6)).conj(),
     "half": torch.arange(6).half(),
     "bool": torch.arange(6) > 2,
     "uint16": torch.arange(6).to(torch.uint16),
-    "requires_grad": torch.ones(3, requires_grad=True),
     "0-d": torch.tensor(3.5),
     "empty": torch.empty(0, 4),
 }
@@ -74,16 +73,21 @@ TENSORS = {
 @pytest.mark.parametrize("batch_size", [2, None])
 def test_a_tensor_of_any_dtype_comes_as_from_torchs_loader(tensor, batch_size):
     data = Given([tensor] * 3)
-
-    def batches(Loader, num_workers):
-        return list(Loader(data, batch_size, num_workers=num_workers))
-
+    theirs = list(Theirs(data, batch_size))
     for num_workers in (0, 1):
-        theirs = verdict(lambda n=num_workers: batches(Theirs, n))
-        if isinstance(theirs, list):  # what torch cannot collate is the next test's
-            ours = batches(TorchLoader, num_workers)
-            assert same([one.resolve_conj() for one in ours], [one.resolve_conj() for one in theirs])
-            assert [one.requires_grad for one in ours] == [one.requires_grad for one in theirs]
+        with TorchLoader(data, batch_size, num_workers=num_workers) as loader:
+            assert same([one.resolve_conj() for one in loader], [one.resolve_conj() for one in theirs])
+
+
+def test_a_tensor_that_requires_a_gradient_does_so_afterwards_and_a_computed_one_is_refused():
+    parameter = torch.ones(3, requires_grad=True)
+    with TorchLoader(Given([parameter]), None, num_workers=1) as loader:
+        (got,) = loader
+    assert got.requires_grad and got.is_leaf and got.tolist() == [1, 1, 1]
+    with TorchLoader(Given([parameter] * 2), 2, num_workers=1) as loader:  # stacking computes
+        (error,) = outcomes(iter(loader))
+    assert isinstance(error, (TypeError, RuntimeError))
+    assert "requires grad" in str(error)
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------
@@ -154,14 +158,13 @@ TEXTS = ["", "a\0", "\0", "\U0001f600 and more", "\ud800", "x" * (1 << 20), "é"
 @workers_or_none
 @pytest.mark.parametrize("batch_size", [3, None])
 def test_text_and_bytes_arrive_to_the_last_character(Loader, num_workers, batch_size):
-    samples = [{text: text, "b": text.encode("utf-8", "surrogatepass")} for text in TEXTS]
-    for sample in samples:
-        with Loader(Given([sample] * 3), batch_size, num_workers=num_workers) as loader:
-            for batch in loader:
-                times = 1 if batch_size is None else 3
-                assert list(batch) == list(sample)
-                for key, value in sample.items():
-                    assert batch[key] == (value if batch_size is None else [value] * times)
+    sample = {text: text for text in TEXTS} | {f"b{at}": text.encode("utf-8", "surrogatepass") for at, text in enumerate(TEXTS)}
+    with Loader(Given([sample] * 3), batch_size, num_workers=num_workers) as loader:
+        batches = list(loader)
+    for batch in batches:
+        assert list(batch) == list(sample)
+        for key, value in sample.items():
+            assert batch[key] == (value if batch_size is None else [value] * 3)
 
 
 FIXED = {
@@ -247,9 +250,9 @@ def test_big_endian_arrays_pass_through_a_collate_fn_of_ones_own(Loader, array):
 # ---- elsewhere than in memory -------------------------------------------------------------------------------------
 
 
-@both
-def test_a_tensor_that_is_not_on_the_cpu_is_refused_with_what_to_do(Loader):
-    with Loader(Given([{"a": 1, "x": torch.zeros(2, device="meta")}]), None, num_workers=1) as loader:
+@pytest.mark.parametrize("batch_size", [1, None])
+def test_a_tensor_that_is_not_on_the_cpu_is_refused_with_what_to_do(batch_size):
+    with NumpyLoader(Given([{"a": 1, "x": torch.zeros(2, device="meta")}]), batch_size, num_workers=1) as loader:
         (error,) = outcomes(iter(loader))
     assert type(error) is TypeError
     for words in ("meta", "CPU", "'x'"):

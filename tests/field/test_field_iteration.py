@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from field_data import Draws, Filled, Raises, Stream, ToldStream, Waits, uncollected
-from field_loaders import COPIES, CORES, Theirs, TorchLoader, both, numbers, outcomes, rows, torch, usage, workers, workers_or_none
+from field_loaders import COPIES, CORES, Theirs, TorchLoader, both, numbers, outcomes, rows, stream_for, torch, usage, workers, workers_or_none
 
 context = torch.multiprocessing.get_context("fork")
 
@@ -102,7 +102,7 @@ def test_a_pass_after_an_error_is_whole(Loader):
 @pytest.mark.filterwarnings(CORES, "ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("counts", [(5, 9, 1), (0, 0, 300), (0, 0, 0)], ids=str)
 def test_workers_without_a_shard_yield_nothing_and_hold_up_nobody(Loader, counts):
-    with Loader(Stream(counts), 4, num_workers=8, persistent_workers=True) as loader:
+    with Loader(stream_for(Loader, Stream(counts)), 4, num_workers=8, persistent_workers=True) as loader:
         want = sorted(1000 * shard + number for shard, count in enumerate(counts) for number in range(count))
         for _ in range(2):
             assert sorted(numbers(loader)) == want
@@ -111,7 +111,8 @@ def test_workers_without_a_shard_yield_nothing_and_hold_up_nobody(Loader, counts
 @both
 @pytest.mark.filterwarnings(CORES, "ignore:This DataLoader will create:UserWarning")
 def test_a_stream_that_is_not_shared_out_comes_from_each_worker_with_a_warning_of_what_was_promised(Loader):
-    with Loader(ToldStream([20], shared_out=False, told=20), 1, num_workers=3) as loader:
+    stream = stream_for(Loader, ToldStream([20], shared_out=False, told=20))
+    with Loader(stream, 1, num_workers=3) as loader:
         assert len(loader) == 20
         with pytest.warns(UserWarning, match="Length of IterableDataset .* was reported to be 20 ") as warned:
             assert sorted(numbers(loader)) == sorted(list(range(20)) * 3)

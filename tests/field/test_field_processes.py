@@ -16,7 +16,7 @@ import time
 import numpy as np
 import pytest
 from field_data import Dies, Filled, Given, Loads, Stream, TakesLock, become_nobody, die_while_starting
-from field_loaders import CORES, NumpyLoader, TorchLoader, both, numbers, rows, torch, workers
+from field_loaders import CORES, NumpyLoader, TorchLoader, both, numbers, rows, stream_for, torch, workers
 from processes import DEADLINE_S, eventually, forked, script
 
 import ringbuf
@@ -528,7 +528,7 @@ class Reports(Filled):
 @both
 def test_streams_in_forked_workers_of_a_forked_process(Loader):
     def load():
-        with Loader(Stream([3, 4]), 2, num_workers=2) as loader:
+        with Loader(stream_for(Loader, Stream([3, 4])), 2, num_workers=2) as loader:
             assert sorted(numbers(loader)) == [0, 1, 2, 1000, 1001, 1002, 1003]
 
     assert forked(load) == 0
