@@ -17,10 +17,16 @@ from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
 from ringbuf.loader.substitute import LEFT_OUT
 
-__all__ = ["Draft", "Outlet", "Refused"]
+__all__ = ["Draft", "Outlet", "Refused", "Stranded"]
+
 
 class Refused(Exception):
     """No larger ring can be had; the main process knows, and reports it."""
+
+
+class Stranded(BaseException):
+    """The ring in which the main process looks for answers cannot be attached to. No answer would be found, not even
+    that one, so the worker has to end."""
 
 
 class Outlet:
@@ -85,6 +91,8 @@ class Outlet:
         (descriptor,) = descriptors
         try:
             ring = Ring.attach_fd(descriptor)
+        except Exception as error:
+            raise Stranded("cannot attach to the ring for batches; workers need a few descriptors, memory and /proc") from error
         finally:
             os.close(descriptor)
         if self._generation >= 0:

@@ -20,7 +20,7 @@ from ringbuf.loader.channel import Channel
 from ringbuf.loader.failure import Failure
 from ringbuf.loader.fetch import Exhausted, Fetcher, PrivateRoom, make_fetcher
 from ringbuf.loader.logbook import Log
-from ringbuf.loader.outlet import Draft, Outlet, Refused
+from ringbuf.loader.outlet import Draft, Outlet, Refused, Stranded
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.post import Post, Stopped
 from ringbuf.loader.seeding import seed_worker
@@ -84,7 +84,7 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
             post = Post(Channel(end), parent)
             try:
                 _work(spec, worker_id, post)
-            except Exception:
+            except (Exception, Stranded):
                 post.last_words(traceback.format_exc())
                 sys.exit(1)
     except Stopped:
