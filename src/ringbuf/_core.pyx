@@ -105,7 +105,9 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
     if rc == -errno.EEXIST:
         raise FileExistsError(-rc, "a living process uses this name; attach to its ring or choose another name", name)
     if rc == -errno.ENOENT and needed_bytes == 0:
-        raise FileNotFoundError(-rc, "no ring has this name; did its creator start, and is it still there?", name)
+        raise FileNotFoundError(-rc,
+                                "no ring has this name; did its creator start, and is it still there? Where systemd's logind "
+                                "has RemoveIPC=yes, names go at their user's log-out", name)
     if rc == -errno.EACCES and needed_bytes == 0:
         raise PermissionError(-rc, f"{called} is another user's, or others may write to it")
     if rc == -errno.EPROTO:

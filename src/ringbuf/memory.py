@@ -63,7 +63,7 @@ def hint(code: int) -> str:
         return f"; this process may have {most} (ulimit -n), and takes two for each ring"
     if code == errno.EAGAIN:
         return "; memory that this process locks is limited (ulimit -l)"
-    if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EOPNOTSUPP):
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EOPNOTSUPP):
         return (
             f"; rings need memfd_create, open-file-description locks, /proc/self/fd, and {SHM} if they have names: does a "
             "sandbox refuse one of them?"
