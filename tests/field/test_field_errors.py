@@ -191,7 +191,7 @@ def test_what_cannot_be_given_to_a_spawned_worker_is_an_error_of_iter(Loader, wh
     else:
         options[what] = lambda *_: None
     with Loader(dataset, num_workers=1, multiprocessing_context="spawn", **options) as loader:
-        with pytest.raises((AttributeError, TypeError, ValueError), match="lambda|pickle"):
+        with pytest.raises((AttributeError, TypeError, ValueError), match=r"lambda|pickle"):
             iter(loader)
 
 

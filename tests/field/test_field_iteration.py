@@ -6,7 +6,21 @@ import threading
 import numpy as np
 import pytest
 from field_data import Draws, Filled, Raises, Stream, ToldStream, Waits, uncollected
-from field_loaders import COPIES, CORES, Theirs, TorchLoader, both, numbers, outcomes, rows, stream_for, torch, usage, workers, workers_or_none
+from field_loaders import (
+    COPIES,
+    CORES,
+    Theirs,
+    TorchLoader,
+    both,
+    numbers,
+    outcomes,
+    rows,
+    stream_for,
+    torch,
+    usage,
+    workers,
+    workers_or_none,
+)
 
 context = torch.multiprocessing.get_context("fork")
 
@@ -16,17 +30,15 @@ context = torch.multiprocessing.get_context("fork")
 @both
 def test_two_hundred_loops_that_are_left_at_once_leave_nothing(Loader):
     with Loader(Filled(1000, (2,)), 2, num_workers=1) as loader:
-        for batch in loader:
-            break
-        del batch
+        next(iter(loader))
         before = usage()
         for turn in range(200):
             for batch in loader:
                 assert rows(batch) == [0, 1]
                 break
+            del batch
             if turn % 20 == 0:
-                batch = next(iter(loader))
-        del batch
+                next(iter(loader))
         assert usage() == before
 
 

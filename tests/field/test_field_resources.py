@@ -1,6 +1,7 @@
 """Limits, unusual systems, and what a loader takes over a long time."""
 
 import errno
+import itertools
 import os
 import resource
 import shutil
@@ -82,8 +83,8 @@ def test_memory_and_mappings_stay_the_same_over_many_epochs(Loader):
         epochs(100)  # until collections have touched what a fork left shared, and caches are full
         memory, mapped = zip(*(epochs(100) for _ in range(5)))
     # What leaks does so in each stretch; what is touched for the first time does not.
-    assert min(later - earlier for earlier, later in zip(memory, memory[1:])) < 50 * 1024
-    assert min(later - earlier for earlier, later in zip(mapped, mapped[1:])) <= 0
+    assert min(later - earlier for earlier, later in itertools.pairwise(memory)) < 50 * 1024
+    assert min(later - earlier for earlier, later in itertools.pairwise(mapped)) <= 0
 
 
 # ---- workers that can get no more ---------------------------------------------------------------------------------

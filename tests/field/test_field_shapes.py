@@ -150,7 +150,7 @@ def test_rows_of_a_mapped_file_are_batched(Loader, num_workers, tmp_path):
 @both
 @workers_or_none
 def test_a_short_last_batch_has_no_tail_of_an_earlier_one(Loader, num_workers):
-    with Loader(Given(list(np.arange(10, dtype=np.int64) + 1)), 4, num_workers=num_workers, slots=3 if num_workers else None) as loader:
+    with Loader(Given(list(np.arange(1, 11))), 4, num_workers=num_workers, slots=3) as loader:
         for _ in range(3):
             batches = [np.asarray(batch).tolist() for batch in loader]
             assert batches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
