@@ -104,7 +104,7 @@ cdef int check_opened(int rc, object name, int fd=-1, uint64_t needed_bytes=0) e
         raise OSError(-rc, f"a ring of {needed_bytes} bytes is above the limit on file sizes (ulimit -f)")
     if rc == -errno.EEXIST:
         raise FileExistsError(-rc, "a living process uses this name; attach to its ring or choose another name", name)
-    if rc == -errno.ENOENT and needed_bytes == 0:
+    if rc == -errno.ENOENT and needed_bytes == 0 and name is not None:
         raise FileNotFoundError(-rc,
                                 "no ring has this name; did its creator start, and is it still there? Where systemd's logind "
                                 "has RemoveIPC=yes, names go at their user's log-out", name)

@@ -26,7 +26,7 @@ COPIES = "ignore:RingLoader. .* slots are still looked at:UserWarning"
 CORES = "ignore:.* cores:UserWarning"
 
 both = pytest.mark.parametrize("Loader", [NumpyLoader, TorchLoader], ids=["numpy", "torch"])
-workers_or_none = pytest.mark.parametrize("num_workers", [0, 2])
+workers_or_none = pytest.mark.parametrize("num_workers", [0, 1])
 
 
 class _Stream(torch.utils.data.IterableDataset):

@@ -15,7 +15,6 @@ import ringbuf
 from ringbuf import BatchTimeout
 
 context = multiprocessing.get_context("fork")
-one_worker_or_none = pytest.mark.parametrize("num_workers", [0, 1])
 
 
 class TwoArguments(Exception):
@@ -126,7 +125,7 @@ def test_an_epoch_is_never_shortened_by_what_a_sample_raises(Loader, num_workers
 
 
 @both
-@one_worker_or_none
+@workers_or_none
 def test_an_iterator_is_asked_nothing_after_its_end(Loader, num_workers):
     with Loader(stream_for(Loader, AskedTooOften()), 2, num_workers=num_workers) as loader:
         iterator = iter(loader)
@@ -137,7 +136,7 @@ def test_an_iterator_is_asked_nothing_after_its_end(Loader, num_workers):
 
 
 @both
-@one_worker_or_none
+@workers_or_none
 def test_a_stop_iteration_that_gets_loose_in_a_generator_is_an_error(Loader, num_workers):
     with Loader(stream_for(Loader, StopsInside()), 1, num_workers=num_workers) as loader:
         iterator = iter(loader)
@@ -182,6 +181,7 @@ def test_a_result_that_cannot_be_sent_is_reported_with_its_path_and_the_worker_l
             next(iterator)
 
 
+@pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
 @both
 @pytest.mark.parametrize("what", ["attribute", "collate_fn", "worker_init_fn"])
 def test_what_cannot_be_given_to_a_spawned_worker_is_an_error_of_iter(Loader, what):

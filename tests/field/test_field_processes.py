@@ -105,7 +105,7 @@ def test_a_stopped_worker_is_late_not_dead(Loader):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up what it is")
 @both
-def test_a_worker_may_become_another_user_in_an_empty_directory_tree(Loader):
+def test_a_worker_may_become_another_user_and_still_get_larger_slots(Loader):
     with Loader(Filled(12, (100, 100)), 2, num_workers=2, worker_init_fn=become_nobody, timeout=30) as loader:
         assert numbers(loader) == list(range(12))
 
@@ -183,7 +183,7 @@ def test_after_a_caught_ctrl_c_a_pass_is_whole(persistent):
 def test_ctrl_c_twice_in_a_row_leaves_no_worker_and_no_noise_of_theirs():
     _, err, status = interrupted(INTERRUPTED.format(imports=IMPORTS["numpy"], persistent=False, again=False), 2)
     assert status == -signal.SIGINT
-    assert "worker" not in err.replace("WorkerIterator", "").replace("_shutdown_workers", "") or "Process RingLoader" not in err
+    assert "Process RingLoader" not in err  # how a worker's own traceback would begin
 
 
 # ---- forks --------------------------------------------------------------------------------------------------------
@@ -225,13 +225,6 @@ def test_a_pool_and_another_loader_may_be_forked_while_workers_live(Loader):
         with Loader(Filled(4), 2, num_workers=1) as other:
             assert numbers(other) == [0, 1, 2, 3]
         assert got + numbers(iterator) == list(range(20))
-
-
-def child_exits_like_any_program(loader, status):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(status(loader))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 NORMAL_EXIT = """
@@ -389,6 +382,7 @@ def test_a_dataset_typed_into_a_notebook_fails_with_the_workers_reason():
         assert words in done.stderr
 
 
+@pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
 @both
 def test_a_dataset_of_a_local_class_is_refused_by_iter_under_spawn(Loader):
     class Local(list):
