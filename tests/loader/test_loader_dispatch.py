@@ -14,6 +14,7 @@ from processes import DEADLINE_S
 
 import ringbuf
 from ringbuf import BatchTimeout, BatchTooLarge, RingLoader, WorkerDied
+from ringbuf.loader.iterator import WorkerIterator
 
 pytestmark = pytest.mark.filterwarnings("ignore:This RingLoader has num_workers")
 
@@ -127,7 +128,7 @@ def test_batches_that_outgrow_their_slots_again_and_again(shared):
 
 def test_a_batch_that_is_too_large_is_refused_and_the_others_come(shared):
     options = {"num_workers": 2, "slots": 8, "max_bytes": 8 << 17, "multiprocessing_context": "fork", **shared}
-    with RingLoader(Peak(30, at=11), 1, **options) as loader:
+    with RingLoader(Peak(30), 1, **options) as loader:
         iterator = iter(loader)
         got, errors = [], []
         while True:
@@ -137,22 +138,31 @@ def test_a_batch_that_is_too_large_is_refused_and_the_others_come(shared):
                 errors.append(error)
             except StopIteration:
                 break
-    assert sorted(got) == [n for n in range(30) if n != 11]
-    assert len(errors) == 1 and "[11]" in str(errors[0])
+    assert sorted(got) == [n for n in range(30) if n not in (10, 11)]
+    assert sorted(str(error).partition(" does not fit")[0][-4:] for error in errors) == ["[10]", "[11]"]
 
 
 class Peak(Growing):
-    """Sample `at` is too large. It takes two workers to make samples 20 and 21: whoever was refused has to be at work again."""
+    """Samples 10 and 11 are too large. It takes two workers to make them, and two to make 20 and 21: who was refused is at work
+    again by then."""
 
-    def __init__(self, length, at):
+    def __init__(self, length):
         super().__init__(length, 100, 0)
-        self.at, self.begun = at, [event(), event()]
+        self.begun = {index: event() for index in (10, 11, 20, 21)}
 
     def __getitem__(self, index):
-        if index in (20, 21):
-            self.begun[index - 20].set()
-            assert self.begun[21 - index].wait(DEADLINE_S)
-        return np.full((1 << 20) if index == self.at else 100, index, np.uint8)
+        if index in self.begun:
+            self.begun[index].set()
+            assert self.begun[index ^ 1].wait(DEADLINE_S)
+        return np.full((1 << 20) if index in (10, 11) else 100, index, np.uint8)
+
+
+@pytest.mark.parametrize("options", [{"in_order": False}, {"dispatch": "pull"}], ids=str)
+def test_an_answer_may_come_before_the_wish_for_larger_slots_that_it_overtook(monkeypatch, options):
+    sweep = WorkerIterator._sweep
+    monkeypatch.setattr(WorkerIterator, "_sweep", lambda self, generations, *how: sweep(self, generations[::-1], *how))
+    with RingLoader(Growing(40, 10, 30_000), 1, num_workers=3, slots=16, **options) as loader:
+        assert sorted(int(batch[0, 0]) for batch in loader) == list(range(40))
 
 
 def test_indices_that_need_more_than_a_task_slot(shared):

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from loader_data import Growing, Numbered, numbers_in
-from mines import DrawingStream, Draws, DrawsFromTorch, Mine, Patient, PatientStream, die, leave, plain
+from mines import DrawingStream, Draws, DrawsFromTorch, Mine, Patient, die, leave, plain
 from processes import DEADLINE_S, eventually
 
 from ringbuf import RingLoader, WorkerDied
@@ -151,10 +151,18 @@ def test_every_start_method_replaces_workers(tmp_path, method, style):
     assert run(dataset, restarts=1, multiprocessing_context=method) == run(STYLES[style]())
 
 
-def test_torchs_stream_goes_on_where_it_was(tmp_path):
-    pytest.importorskip("torch")
-    dataset = DrawsFromTorch(12, folder=tmp_path, fatal=[6])
-    assert run(dataset, restarts=1) == run(DrawsFromTorch(12))
+def test_after_a_death_torchs_loader_would_have_given_the_same(tmp_path):
+    import torch
+
+    from ringbuf.torch import RingLoader as Tensors
+
+    def run(Loader, dataset, **options):
+        torch.manual_seed(7)
+        return [plain(batch) for batch in Loader(dataset, 2, shuffle=True, num_workers=2, **options)]
+
+    torchs = run(torch.utils.data.DataLoader, DrawsFromTorch(12))
+    assert run(Tensors, DrawsFromTorch(12, folder=tmp_path, fatal=[6]), on_worker_death="restart") == torchs
+    assert os.listdir(tmp_path) == ["6"]
 
 
 def test_a_worker_that_leaves_is_replaced_like_one_that_is_killed(tmp_path):
@@ -283,10 +291,15 @@ def test_a_stream_that_ended_needs_no_worker_any_more(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_batches_that_nobody_has_looked_at_yet_are_not_made_twice(tmp_path, monkeypatch, most):
-    undisturbed = run(DrawingStream(), prefetch_factor=5)
-    mine = Mine(tmp_path, most)
-    mine.lay(monkeypatch, Inbox, "done", before=True)
-    assert run(PatientStream(24, mine), prefetch_factor=5, restarts=1) == undisturbed
+    (undisturbed,) = run(DrawingStream(), prefetch_factor=5)
+    Mine(tmp_path, most).lay(monkeypatch, Inbox, "done", before=True)
+    with loader(DrawingStream(), prefetch_factor=5) as made:
+        iterator = iter(made)
+        worker = iterator._workers[1]
+        worker.join(DEADLINE_S)
+        assert worker.exitcode == -signal.SIGKILL
+        assert [plain(batch) for batch in iterator] == undisturbed
+        assert made.stats().restarts == 1
 
 
 class FailingStream(DrawingStream):
@@ -438,7 +451,9 @@ def test_a_stopped_worker_is_not_replaced():
                 got += numbers_in(next(iterator))
         assert made.stats().restarts == 0
         worker.resume()
+        iterator._settings = iterator._settings._replace(timeout=0)  # however busy the machine is
         got += [numbers_in(batch)[0] for batch in iterator]
+        assert made.stats().restarts == 0
     assert got == list(range(60))
 
 

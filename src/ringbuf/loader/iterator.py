@@ -391,10 +391,13 @@ class WorkerIterator(Pass):
                 patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
                 self._take(wanted, 0 if suspect is not None else patience)
             if self._arrived:
-                task = self._queue[self._arrived[0].tag]
+                number = self._arrived[0].tag
                 if self._arrived[0].target != GROW:
-                    return task
-                self._make_room(task)
+                    return self._queue[number]
+                if number in self._queue:
+                    self._make_room(self._queue[number])
+                else:  # its worker found slots that were made for another one, and we its answer before its wish
+                    self._arrived.clear()
                 continue
             if suspect is not None:  # it is dead, and it did not answer before
                 self._salvage(suspect)
