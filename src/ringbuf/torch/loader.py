@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pickle import PicklingError
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed
@@ -22,6 +23,8 @@ from ringbuf.torch.dialect import Tensors
 from ringbuf.torch.rebuilding import warn_if_rebuilt
 
 __all__ = ["RingLoader"]
+
+Sample = TypeVar("Sample", covariant=True)
 
 
 class Generators(RandomSource):
@@ -64,12 +67,26 @@ class _Profiled:
 class RingDataLoaderIter(_Profiled, WorkerIterator):
     """A pass with workers."""
 
+    def __init__(self, *, settings: Any, **common: Any):
+        try:
+            super().__init__(settings=settings, **common)
+        except (AttributeError, TypeError, PicklingError):  # what pickle raises
+            method = settings.context.get_start_method()
+            if method != "fork":
+                warnings.warn(
+                    "Got pickle error when attempting to start a worker Process: with start method "
+                    f"{method!r} the dataset, collate_fn and worker_init_fn are pickled. Python 3.14+ uses 'forkserver' "
+                    "unless told otherwise; multiprocessing_context='fork' needs no pickle.",
+                    stacklevel=4,
+                )
+            raise
+
 
 class InProcessDataLoaderIter(_Profiled, InProcessIterator):
     """A pass without workers."""
 
 
-class RingLoader(LoaderBase, DataLoader):
+class RingLoader(LoaderBase, DataLoader[Sample]):
     """torch's DataLoader with workers that write batches into shared memory, where the tensors lie that you get.
 
     All arguments of torch's loader mean what they mean there, and for the same arguments and seed the batches are
