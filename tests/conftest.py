@@ -55,6 +55,8 @@ def pytest_report_header():
 # Who is started by exec carries this, wherever it goes; who is only forked still runs under our command line.
 MARK = f"RINGBUF_TEST_RUN={os.getpid()}"
 os.environ.update([MARK.split("=")])
+if "PYTEST_XDIST_WORKER" in os.environ:  # all of them run under one command line: a group of our own tells whose a process is
+    os.setpgid(0, 0)
 
 
 class Process(NamedTuple):

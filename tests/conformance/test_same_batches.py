@@ -70,8 +70,7 @@ def passes(which, case):
     torch.manual_seed(case)
     loader = getattr(importlib.import_module(module), name)(**options)
     batches = [list(loader), list(loader)]
-    if not loader.persistent_workers:  # see test_seeds.py
-        batches += [[batch for _, batch in zip(range(2), loader, strict=False)], list(loader)]
+    batches += [[batch for _, batch in zip(range(2), loader, strict=False)], list(loader)]  # one of them left early
     own = options["generator"]
     streams = [random.random(), np.random.random(), torch.rand(()), None if own is None else own.get_state()]
     return batches, streams

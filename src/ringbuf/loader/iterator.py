@@ -63,6 +63,12 @@ class Settings(NamedTuple):
         return not self.spec.iterable and (self.dispatch == "pull" or not self.in_order)
 
     @property
+    def repeatable(self) -> bool:
+        """Whether random numbers follow from the seeds and from which worker makes what. Then workers have to finish what
+        they were given, wanted or not, so that their streams do not depend on how far they were at some moment."""
+        return not self.shared and self.seed_by == "worker"
+
+    @property
     def logged(self) -> bool:
         """Whether workers note where their random streams stand."""
         return self.on_worker_death == "restart" and self.seed_by == "worker"
@@ -145,13 +151,9 @@ class WorkerIterator(Pass):
         with self._lock:
             course, promise, to_skip = loader._next_course()
             self._steady = False
-            for task in list(self._queue.values()):
-                if task.generation is None:
-                    del self._queue[task.number]
-                elif self._board.retract(task.number):
-                    self._settle(task)
-            self._unsent.clear()
             self._jobs = None
+            if not self._settings.repeatable:
+                self._call_back()
             while self._queue:
                 self._discard_answer()
             self._crew.forget_failures()
@@ -164,6 +166,15 @@ class WorkerIterator(Pass):
             self._begin()
             self._steady = True
             self.skip(to_skip)
+
+    def _call_back(self) -> None:
+        """Take back what no worker has begun."""
+        for task in list(self._queue.values()):
+            if task.generation is None:
+                del self._queue[task.number]
+            elif self._board.retract(task.number):
+                self._settle(task)
+        self._unsent.clear()
 
     def _discard_answer(self) -> None:
         self._steady = False
