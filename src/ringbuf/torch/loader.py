@@ -31,7 +31,8 @@ class Generators(RandomSource):
     """The generator that a loader was given, else torch's global one; and the one that its sampler was given."""
 
     def __init__(self, own: torch.Generator | None, *samplers: Any):
-        self._generators = [own]
+        # Anything else is refused, in torch's words, by who draws from it.
+        self._generators = [own] if own is None or isinstance(own, torch.Generator) else []
         for sampler in samplers:
             other = getattr(sampler, "generator", None)
             if isinstance(other, torch.Generator) and not any(other is known for known in self._generators):
