@@ -186,7 +186,7 @@ class MapFetcher(Fetcher):
             samples = indices = list(self._samples(job, indices))  # one by one, to tell which
             if not samples:
                 return LEFT_OUT
-        if not self._in_rows:
+        if not self._in_rows or type(samples) is not list:  # whatever else it is, collate_fn may know what to do with it
             return self._collate_fn(samples)
         collate.first_of(samples)
         names = list(indices) if len(samples) == len(indices) else None  # it may leave some out
