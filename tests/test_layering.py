@@ -29,6 +29,7 @@ C_ROWS = [
 PYTHON_ROWS = [
     ["errors", "checks", "memory"],
     ["dtypes", "classes", "tensors"],
+    ["pickling"],
     ["tree"],
     ["rebuild"],
     ["frame", "_core"],

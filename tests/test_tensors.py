@@ -1,5 +1,6 @@
 """torch tensors in a frame: same dtype, same bits, over the same memory."""
 
+import collections
 import subprocess
 import sys
 import warnings
@@ -79,9 +80,41 @@ def test_a_tensor_from_read_only_memory_is_private_and_gives_no_warning():
         torch.arange(6).reshape(1, 2, 3).to(torch.bfloat16).permute(2, 0, 1),
     ],
 )
-def test_any_memory_order_arrives_contiguous_with_equal_values(tensor):
+def test_any_memory_order_arrives_without_gaps_and_with_equal_values(tensor):
     (again,) = frame.read(written([tensor]))
-    assert again.is_contiguous() and again.dtype is tensor.dtype and torch.equal(again, tensor)
+    assert again.untyped_storage().nbytes() == again.numel() * again.itemsize
+    assert again.dtype is tensor.dtype and torch.equal(again, tensor)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(12).reshape(3, 4).T,
+        torch.arange(24).reshape(1, 2, 3, 4).permute(2, 0, 3, 1),
+        torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.rand(1, 2, 3, 4, 5).to(torch.bfloat16, memory_format=torch.channels_last_3d),
+        torch.rand(3, 2).T.requires_grad_(),
+        torch.rand(3, 2, dtype=torch.complex64).T.conj(),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"pickle": True}], ids=str)
+def test_the_order_of_dimensions_in_memory_is_kept(tensor, options):
+    content = written([tensor, {tensor}] if options else [tensor], **options)
+    again, *more = frame.read(content, **options)
+    for one in [again, *(one for part in more for one in part)]:
+        assert one.stride() == tensor.stride() and torch.equal(one, tensor) and one.requires_grad == tensor.requires_grad
+
+
+@pytest.mark.parametrize("order", ["1", "1,1", "0,2", "-1,0", "0,1,2", "true,false", '"0","1"', "[0,1]"])
+def test_an_order_that_is_none_is_a_frame_error(order):
+    content = bytes(written(torch.arange(6).reshape(2, 3).T))
+    forged = bytearray(content.replace(b'["T","int64",0,1,0]', b'["T","int64",0,%s]' % order.encode()))
+    assert forged != content
+    grown = len(forged) - len(content)
+    for place in (16, 40):  # the length of the frame, and of its schema
+        forged[place : place + 8] = (int.from_bytes(forged[place : place + 8], "little") + grown).to_bytes(8, "little")
+    with pytest.raises(FrameError):
+        frame.read(forged)
 
 
 def test_requires_grad_is_kept_and_a_parameter_becomes_a_tensor():
@@ -92,12 +125,38 @@ def test_requires_grad_is_kept_and_a_parameter_becomes_a_tensor():
     assert type(parameter) is torch.Tensor and torch.equal(parameter, torch.ones(2))
 
 
-def test_a_subclass_becomes_a_plain_tensor():
-    class Image(torch.Tensor):
-        pass
+class Image(torch.Tensor):
+    pass
 
+
+def test_a_subclass_becomes_a_plain_tensor():
     (again,) = frame.read(written([torch.ones(2, 2).as_subclass(Image)]))
     assert type(again) is torch.Tensor and torch.equal(again, torch.ones(2, 2))
+
+
+def test_a_subclass_stays_what_it_is_where_pickles_are_allowed():
+    image = torch.rand(3, 2).T.as_subclass(Image).requires_grad_()
+    image.label = "cat"
+    buffer = written([image, torch.nn.Parameter(torch.ones(2), requires_grad=False)], pickle=True)
+    again, parameter = frame.read(buffer, pickle=True)
+    assert type(again) is Image and again.label == "cat" and again.requires_grad and again.stride() == (1, 2)
+    assert torch.equal(again, image)
+    assert type(parameter) is torch.nn.Parameter and not parameter.requires_grad and torch.equal(parameter, torch.ones(2))
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "uint16", "float8_e5m2", "complex32"])
+def test_a_tensor_inside_a_pickled_leaf_lies_over_the_buffer(name):
+    tensor = torch.arange(8, dtype=torch.uint8).view(getattr(torch, name))
+    buffer = written([collections.UserDict(x=tensor)], pickle=True)
+    (again,) = frame.read(buffer, pickle=True)
+    assert again["x"].dtype is tensor.dtype and bits(again["x"]) == bits(tensor)
+    again["x"].view(torch.uint8)[0] = 9
+    assert frame.read(buffer, pickle=True)[0]["x"].view(torch.uint8)[0] == 9
+
+
+def test_what_only_torch_can_pickle_is_pickled_by_torch():
+    (again,) = frame.read(written([{torch.eye(2).to_sparse()}], pickle=True), pickle=True)
+    assert torch.equal(again.pop().to_dense(), torch.eye(2))
 
 
 @pytest.mark.parametrize(

@@ -189,9 +189,11 @@ class _Compiler:
         return build
 
     def _tensor(self, word, rest, depth):
-        name, requires_grad = rest
+        name, requires_grad, *order = rest
+        if not all(type(axis) is int for axis in order) or sorted(order) != list(range(len(order))):
+            raise ValueError(f"{order} is not an order of dimensions")
         index, imports = self._take_arrays(1), self._imports
-        return lambda leaves: tensors.from_array(leaves[index], name, requires_grad, imports=imports)
+        return lambda leaves: tensors.from_array(leaves[index], name, requires_grad, order, imports=imports)
 
     def _scalar(self, word, rest, depth):
         spec, char = rest

@@ -2,7 +2,7 @@
 
 torch is never imported here on its own account: who holds a tensor has imported it. Tensor types that
 numpy lacks (bfloat16, float8, complex32) travel as integers of the same size and are viewed back, bit
-for bit. A subclass such as Parameter arrives as a plain Tensor.
+for bit. A subclass such as Parameter becomes a plain Tensor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-__all__ = ["from_array", "is_tensor", "to_array"]
+__all__ = ["from_array", "is_tensor", "order_of", "to_array"]
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -51,8 +51,21 @@ def to_array(tensor) -> tuple[np.ndarray, str, int]:
         return tensor.view(getattr(torch, bits)).numpy(), name, requires_grad
 
 
-def from_array(array: np.ndarray, name: str, requires_grad: int, *, imports: bool):
+def order_of(tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor from the outermost in memory to the innermost, where that is not just their own order:
+    images with channels_last for one. What has gaps or lies over itself has no order worth keeping, or that of what has none.
+    """
+    strides = tensor.stride()
+    if tensor.is_contiguous() or 0 in strides:
+        return ()
+    order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+    return () if order == list(range(len(strides))) else tuple(order)
+
+
+def from_array(array: np.ndarray, name: str, requires_grad: int, order: tuple[int, ...] = (), *, imports: bool):
     """Make the tensor that to_array() took apart; read-only memory is copied, torch has no such tensors.
+
+    order: as order_of() gave it, where the array's dimensions were brought into that order.
 
     Raises ValueError or TypeError where array and name do not belong together.
     """
@@ -67,6 +80,8 @@ def from_array(array: np.ndarray, name: str, requires_grad: int, *, imports: boo
         if dtype.itemsize != array.itemsize or not _viewable(dtype):
             raise ValueError(f"an array of {array.dtype} cannot be a tensor of {dtype}")
         tensor = tensor.view(dtype)
+    if order:
+        tensor = tensor.permute(sorted(range(len(order)), key=order.__getitem__))
     return tensor.requires_grad_() if requires_grad else tensor
 
 

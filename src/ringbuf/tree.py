@@ -8,7 +8,8 @@ A tree is nested tuples of str and int, so it can be hashed, compared and writte
     "b" "i" "f" "c"               bool, int of 64 bits, float, complex: fixed-size values
     "I" "s" "y" "S" "Y"           larger int, str, bytes, numpy.str_, numpy.bytes_: a length and bytes
     ("x", dtype spec, char)       a numpy scalar: a length and bytes
-    ("T", dtype, requires grad)   a torch tensor: the next row of the field table
+    ("T", dtype, requires grad)   a torch tensor: the next row of the field table; dimensions follow in the
+                                  order in which they lie in that row, where it is not theirs
     ("p", n)                      a pickled object: a length and bytes, and n rows of the field table
 
     container
@@ -25,13 +26,12 @@ the order of a depth-first walk. Nothing that changes from batch to batch is in 
 from __future__ import annotations
 
 import collections
-import pickle as pickling
 import struct
 import sys
 
 import numpy as np
 
-from . import classes, tensors
+from . import classes, pickling, tensors
 from .dtypes import spec_of
 
 __all__ = ["FORMATS", "MAX_DEPTH", "MAX_NODES", "Unwieldy", "Walk"]
@@ -139,14 +139,14 @@ class Walk:
         if not self._pickle:
             raise TypeError(f"{self.path(depth)} cannot be sent: {why}")
         buffers: list[np.ndarray] = []
-        node = self._pickled(value, depth, lambda buffer: buffers.append(np.asarray(buffer.raw())))
+        node = self._pickled(value, depth, buffers)
         for buffer in buffers:
             self.array(buffer)
         return (node[0], len(buffers))
 
-    def _pickled(self, value, depth: int, buffer_callback):
+    def _pickled(self, value, depth: int, buffers: list | None):
         try:
-            content = pickling.dumps(value, protocol=5, buffer_callback=buffer_callback)
+            content = pickling.dumps(value, buffers)
         except Exception as error:  # __reduce__ is anybody's code
             raise TypeError(
                 f"{self.path(depth)} cannot be sent: {type(value).__name__} cannot be pickled "
@@ -235,16 +235,21 @@ def _other(walk: Walk, value, depth: int):
         masked = sys.modules.get("numpy.ma")
         if masked is not None and isinstance(value, masked.MaskedArray):
             return walk.refuse(value, depth, "a masked array; send its .data and .mask, or .filled()")
+        if walk._pickle:  # which keeps the type
+            return walk.refuse(value, depth, "")
         return _array(walk, value.view(np.ndarray), depth)
     if isinstance(value, np.generic):
         return _scalar(walk, value, depth)
     if tensors.is_tensor(value):
+        if walk._pickle and kind is not sys.modules["torch"].Tensor:
+            return walk.refuse(value, depth, "")
         try:
             array, name, requires_grad = tensors.to_array(value)
+            order = tensors.order_of(value)
         except (TypeError, RuntimeError) as error:
             return walk.refuse(value, depth, error)
-        walk.array(array)
-        return ("T", name, requires_grad)
+        walk.array(array.transpose(order) if order else array)
+        return ("T", name, requires_grad, *order)
     names = classes.namedtuple_fields(kind)
     if names is not None and len(names) == len(value):
         return _named(walk, value, depth, "named", names, value)
