@@ -206,10 +206,11 @@ cdef class Ring:
 
     @staticmethod
     def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True,
-               supervised=False):
+               supervised=False, unsecured=False):
         """Make a ring and attach to it. ValueError before any system call, OSError when memory is short.
 
         supervised: whether what the dead hold stays as it is until somebody calls recover(); see look().
+        unsecured: whether all but the first page of each slot is left to `Claim.secure()`.
         """
         cdef Ring self = Ring.__new__(Ring)
         cdef rb_options options
@@ -226,6 +227,7 @@ cdef class Ring:
         options.hugepages = checks.choice("hugepages", hugepages, HUGEPAGES)
         options.redeliver = bool(redeliver)
         options.supervised = bool(supervised)
+        options.unsecured = bool(unsecured)
         check_plan(rb_segment_bytes(&options, &needed))
         memory.refuse_beyond_control_groups(needed, named=name is not None)
         with nogil:
@@ -247,16 +249,18 @@ cdef class Ring:
         return self.opened()
 
     @staticmethod
-    def attach_fd(int fd, *, bint supervised=False):
+    def attach_fd(int fd, *, bint supervised=False, bint unsecured=False):
         """Attach to the ring behind a descriptor from `fileno()`; the descriptor stays the caller's.
 
-        supervised: as the ring was created; all of its participants have to say it.
+        supervised, unsecured: as the ring was created; all of its participants have to say it.
         """
         cdef Ring self = Ring.__new__(Ring)
         cdef int rc
         with nogil:
             rc = rb_attach_fd_supervised(fd, &self.ring) if supervised else rb_attach_fd(fd, &self.ring)
         check_opened(rc, None, fd)
+        if unsecured:
+            rb_is_unsecured(self.ring)
         return self.opened()
 
     cdef Ring opened(self):
@@ -477,6 +481,17 @@ cdef class Claim:
                 needed_bytes=bytes, available_bytes=self.slot.bytes)
         self.pending = False
         check(rb_commit(self.ring.ring, &self.slot, bytes), self.ring)
+
+    def secure(self):
+        """Of a slot of an unsecured ring: have memory behind all of it, before more than its first page is written to.
+        OSError when memory is short; the slot stays claimed."""
+        cdef int rc
+        self.must_be_pending()
+        with nogil:
+            rc = rb_secure(self.ring.ring, &self.slot)
+        if rc == -errno.ENOMEM or rc == -errno.ENOSPC:
+            raise memory.shortage(-rc, self.slot.bytes, named=self.ring.name is not None)
+        check(rc, self.ring)
 
     def abort(self):
         """Give the slot back unpublished."""

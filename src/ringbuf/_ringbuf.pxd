@@ -36,6 +36,7 @@ cdef extern from "ringbuf.h" nogil:
         rb_hugepages hugepages
         bint redeliver
         bint supervised
+        bint unsecured
 
     struct rb_slot:
         void *data
@@ -96,12 +97,14 @@ cdef extern from "ringbuf.h" nogil:
     int rb_attach(const char *name, rb_ring **out)
     int rb_attach_fd(int fd, rb_ring **out)
     int rb_attach_fd_supervised(int fd, rb_ring **out)
+    void rb_is_unsecured(rb_ring *ring)
     int rb_peek_version(int fd, uint32_t *version)
     void rb_detach(rb_ring *ring)
     int rb_fd(const rb_ring *ring)
     void rb_get_info(const rb_ring *ring, rb_info *out)
 
     int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, rb_slot *out)
+    int rb_secure(rb_ring *ring, const rb_slot *slot)
     int rb_commit(rb_ring *ring, const rb_slot *slot, uint64_t bytes)
     void rb_copy_streaming(void *to, const void *source, uint64_t bytes)
     int rb_abort(rb_ring *ring, const rb_slot *slot)

@@ -314,9 +314,11 @@ int rb_create(const struct rb_options *options, struct rb_ring **out)
 	int rc = rb_segment_plan(options, &plan);
 
 	if (rc == 0)
-		rc = rb_segment_create(&plan, &fd, &map);
+		rc = rb_segment_create(&plan, options->unsecured, &fd, &map);
 	if (rc == 0)
 		rc = make_handle(fd, &map, false, options->supervised, &ring);
+	if (rc == 0)
+		ring->unsecured = options->unsecured;
 	if (rc == 0 && plan.name[0] != '\0') {
 		rc = publish(ring);
 		if (rc < 0)
@@ -370,6 +372,11 @@ int rb_attach_fd(int fd, struct rb_ring **out)
 int rb_attach_fd_supervised(int fd, struct rb_ring **out)
 {
 	return attach_fd(fd, true, out);
+}
+
+void rb_is_unsecured(struct rb_ring *ring)
+{
+	ring->unsecured = true;
 }
 
 static void leave(struct rb_ring *ring)

@@ -27,6 +27,7 @@ struct rb_ring {
 	int (*pause)(void *arg);
 	void *pause_arg;
 	bool supervised;                  /* only rb_recover() looks for the dead */
+	bool unsecured;                   /* claims leave a slot's pages to rb_secure() */
 	_Atomic uint64_t *populated;      /* bit per slot: its pages are in this process's page tables */
 	struct rb_ring *next, **back;     /* in `handles` */
 };

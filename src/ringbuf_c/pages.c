@@ -97,14 +97,21 @@ static int reserve(int fd, uint64_t from, uint64_t bytes)
 
 /* In strides: a signal makes the kernel give up a reservation and undo it, and one that takes longer than the time
  * between two signals (a profiler's timer) would never be done. */
-int rb_pages_reserve(int fd, uint64_t bytes)
+int rb_pages_reserve(int fd, uint64_t from, uint64_t bytes)
 {
 	for (uint64_t at = 0; at < bytes; at += STRIDE_BYTES) {
-		int rc = reserve(fd, at, bytes - at < STRIDE_BYTES ? bytes - at : STRIDE_BYTES);
+		int rc = reserve(fd, from + at, bytes - at < STRIDE_BYTES ? bytes - at : STRIDE_BYTES);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
+}
+
+bool rb_pages_are_there(int fd, uint64_t from, uint64_t bytes)
+{
+	off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
+
+	return hole >= 0 && (uint64_t)hole >= from + bytes;
 }
 
 /* One small page is reserved where a huge one shall be, then the kernel is asked to collapse the range around it: it

@@ -1,4 +1,4 @@
-/* The pages of a segment: reserved all at once, in huge pages where that pays, mapped where it is cheap. */
+/* The pages of a segment: reserved all at once or slot by slot, in huge pages where that pays, mapped where it is cheap. */
 #ifndef RB_PAGES_H
 #define RB_PAGES_H
 
@@ -21,9 +21,12 @@ RB_PRIVATE int rb_pages_map(int fd, uint64_t bytes, bool huge, unsigned char **b
  * A wish: what is not made here is left to rb_pages_reserve(). */
 RB_PRIVATE void rb_pages_make_huge(int fd, unsigned char *base, uint64_t from, uint64_t to);
 
-/* Reserve every page of a file: a later touch of memory that is not there would be SIGBUS, not an error.
+/* Reserve pages of a file: a later touch of memory that is not there would be SIGBUS, not an error.
  * -ENOSPC, -ENOMEM ... as from the system. */
-RB_PRIVATE int rb_pages_reserve(int fd, uint64_t bytes);
+RB_PRIVATE int rb_pages_reserve(int fd, uint64_t from, uint64_t bytes);
+
+/* Is there memory behind all of this part of a file, and not only a reservation that nobody has touched yet? */
+RB_PRIVATE bool rb_pages_are_there(int fd, uint64_t from, uint64_t bytes);
 
 /* Bring pages that exist into this process's page tables, writable, in one call. Best effort. */
 RB_PRIVATE void rb_pages_populate(unsigned char *at, uint64_t bytes);

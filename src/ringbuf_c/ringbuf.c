@@ -114,18 +114,25 @@ static int try_or_wait(struct rb_ring *ring, struct rb_event *event, int64_t dea
 
 /* Fault a slot's pages in with one call, the first time that this process is about to write to it: a write fault per page
  * costs several times as much. Done here, when first needed, so that a ring is ready at once. Takers are not
- * served: they mostly read, which faults in sixteen pages at a time, and some only look at a part. */
-static void populate(struct rb_ring *ring, uint32_t index)
+ * served: they mostly read, which faults in sixteen pages at a time, and some only look at a part.
+ * Fails only in an unsecured ring, where there may be no pages yet. */
+static int populate(struct rb_ring *ring, uint32_t index)
 {
 	_Atomic uint64_t *bits = &ring->populated[index / 64];
 	uint64_t bit = UINT64_C(1) << index % 64;
+	int rc = 0;
 
 	/* populate:A relaxed: done twice is only slower */
 	if (atomic_load_explicit(bits, memory_order_relaxed) & bit)
-		return;
-	rb_segment_populate(&ring->map, index);
-	/* populate:B relaxed: as populate:A */
-	atomic_fetch_or_explicit(bits, bit, memory_order_relaxed);
+		return 0;
+	if (ring->unsecured)
+		rc = rb_segment_secure(&ring->map, ring->fd, index);
+	else
+		rb_segment_populate(&ring->map, index);
+	if (rc == 0)
+		/* populate:B relaxed: as populate:A */
+		atomic_fetch_or_explicit(bits, bit, memory_order_relaxed);
+	return rc;
 }
 
 /* ---- producers ---------------------------------------------------------------------------------------- */
@@ -146,7 +153,8 @@ int rb_claim(struct rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadli
 		rb_handle_notify(ring); /* it may have had a slot for a moment: a taker who saw that waits for what becomes of it */
 	if (rc == 0) {
 		out->life = ring->life;
-		populate(ring, out->index);
+		if (!ring->unsecured)
+			populate(ring, out->index);
 	}
 	return rc;
 }
@@ -161,6 +169,11 @@ static bool is_ours(const struct rb_ring *ring, const struct rb_slot *slot, enum
 static bool is_taken(const struct rb_ring *ring, const struct rb_slot *slot)
 {
 	return is_ours(ring, slot, ring->map.header.mode == RB_BROADCAST ? RB_READY : RB_READING);
+}
+
+int rb_secure(struct rb_ring *ring, const struct rb_slot *slot)
+{
+	return is_ours(ring, slot, RB_WRITING) ? populate(ring, slot->index) : -ESTALE;
 }
 
 int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)

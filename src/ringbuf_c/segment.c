@@ -171,22 +171,57 @@ static int fill(struct rb_map *map)
 	return rc < 0 ? rc : rb_event_init(&map->control->freed);
 }
 
-/* Reserve, seal and fill a segment that is mapped; not a byte of it is touched before all of it is reserved. */
-static int furnish(int fd, struct rb_map *map)
+static int reserve_all(int fd, const struct rb_map *map)
 {
 	const struct rb_header *header = &map->header;
-	bool named = header->name[0] != '\0';
 
 	if (wants_huge_pages(header))
 		rb_pages_make_huge(fd, map->base, header->payload_at, header->total_bytes);
-	int rc = rb_pages_reserve(fd, header->total_bytes);
+	return rb_pages_reserve(fd, 0, header->total_bytes);
+}
+
+static int reserve_first_pages(int fd, const struct rb_header *header)
+{
+	int rc = rb_pages_reserve(fd, 0, header->payload_at);
+
+	for (uint32_t slot = 0; slot < header->slots && rc == 0; slot++)
+		rc = rb_pages_reserve(fd, header->payload_at + slot * header->slot_stride, 1);
+	return rc;
+}
+
+/* Only what is not there yet is asked of the system: it may have nothing left, and need nothing. */
+int rb_segment_secure(const struct rb_map *map, int fd, uint32_t slot)
+{
+	uint64_t from = map->header.payload_at + slot * map->header.slot_stride, bytes = map->header.slot_stride;
+
+	if (!rb_pages_are_there(fd, from, bytes)) {
+		int rc = rb_pages_afford(bytes);
+		if (rc < 0)
+			return rc;
+		if (wants_huge_pages(&map->header))
+			rb_pages_make_huge(fd, map->base, from, from + bytes);
+		rc = rb_pages_reserve(fd, from, bytes);
+		if (rc < 0)
+			return rc;
+	}
+	rb_segment_populate(map, slot);
+	return 0;
+}
+
+/* Reserve, seal and fill a segment that is mapped; not a byte of it is touched before it is reserved. */
+static int furnish(int fd, bool unsecured, struct rb_map *map)
+{
+	const struct rb_header *header = &map->header;
+	bool named = header->name[0] != '\0';
+	int rc = unsecured ? reserve_first_pages(fd, header) : reserve_all(fd, map);
+
 	if (rc == 0 && !named && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		rc = -errno;
 	RB_CRASH_POINT(create_reserved);
 	return rc < 0 ? rc : fill(map);
 }
 
-int rb_segment_create(const struct rb_header *plan, int *out_fd, struct rb_map *map)
+int rb_segment_create(const struct rb_header *plan, bool unsecured, int *out_fd, struct rb_map *map)
 {
 	bool named = plan->name[0] != '\0';
 	int rc = rb_pages_afford(plan->total_bytes);
@@ -205,7 +240,7 @@ int rb_segment_create(const struct rb_header *plan, int *out_fd, struct rb_map *
 	if (rc == 0)
 		rc = map_whole(fd, plan, map);
 	if (rc == 0) {
-		rc = furnish(fd, map);
+		rc = furnish(fd, unsecured, map);
 		if (rc < 0)
 			rb_segment_unmap(map);
 	}

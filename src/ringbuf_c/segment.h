@@ -14,9 +14,12 @@
 /* Fill in the geometry that the options ask for. Pure. -EINVAL, -EOVERFLOW as rb_segment_bytes(). */
 RB_PRIVATE int rb_segment_plan(const struct rb_options *options, struct rb_header *header);
 
-/* Make, reserve, map and fill a segment that has no name yet. On success *fd and *map are the caller's,
+/* Make, reserve, map and fill a segment that has no name yet. unsecured: of each slot the first page only. On success *fd and *map are the caller's,
  * to be given back with rb_segment_unmap() and close(). Errors as rb_create(). */
-RB_PRIVATE int rb_segment_create(const struct rb_header *plan, int *fd, struct rb_map *map);
+RB_PRIVATE int rb_segment_create(const struct rb_header *plan, bool unsecured, int *fd, struct rb_map *map);
+
+/* Reserve one slot's pages, unless that was done before, and populate() them. -ENOMEM, -ENOSPC, -EFBIG. */
+RB_PRIVATE int rb_segment_secure(const struct rb_map *map, int fd, uint32_t slot);
 
 /* Give a complete segment its name. -EEXIST: the name is taken, perhaps by the dead: see rb_segment_reclaim(). */
 RB_PRIVATE int rb_segment_publish(int fd, const char *name);

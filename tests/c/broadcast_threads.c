@@ -110,7 +110,7 @@ int main(void)
 	pthread_t threads[PRODUCERS + GUESTS];
 
 	t_equal(rb_segment_plan(&options, &plan), 0);
-	t_equal(rb_segment_create(&plan, &fd, &map), 0);
+	t_equal(rb_segment_create(&plan, false, &fd, &map), 0);
 	struct rb_self resident = participant(PRODUCERS);
 	t_equal(rb_ring_subscribe(&resident), 0);
 	pthread_t reader = t_thread(reside, &resident);

@@ -19,6 +19,8 @@ from ringbuf.loader.substitute import LEFT_OUT
 
 __all__ = ["Draft", "Outlet", "Refused", "Stranded"]
 
+FIRST_PAGE_BYTES = 4096  # is there, whether or not the rest of a slot can be secured
+
 
 class Refused(Exception):
     """No larger ring can be had; the main process knows, and reports it."""
@@ -54,7 +56,13 @@ class Outlet:
         """A slot for the answer to a task, of at least this size. Raises Refused where none is to be had."""
         while needed_bytes > self._slot_bytes:
             self._ask_for_more(number, needed_bytes)
-        return self._claim(number, kind)
+        claim = self._claim(number, kind)
+        try:
+            claim.secure()
+        except BaseException:
+            claim.abort()
+            raise
+        return claim
 
     def end(self, number: int) -> None:
         fill(self._claim(number, END), b"")
@@ -66,7 +74,13 @@ class Outlet:
         if len(payload) > room:
             sent = self._post.send("failure", number, memory=payload, label="ringbuf-failure")
             payload = b"" if sent else failure.encode(room)
-        fill(self._claim(number, FAILED), payload)
+        claim = self._claim(number, FAILED)
+        if len(payload) > FIRST_PAGE_BYTES:
+            try:
+                claim.secure()
+            except OSError:
+                payload = failure.encode(FIRST_PAGE_BYTES)
+        fill(claim, payload)
 
     def _claim(self, number: int, kind: int) -> Claim:
         # There is a free slot for each task that was given out: waiting is for a moment, or for a dead peer's slot.
@@ -90,7 +104,7 @@ class Outlet:
         _, generation, slot_bytes = message
         (descriptor,) = descriptors
         try:
-            ring = Ring.attach_fd(descriptor)
+            ring = Ring.attach_fd(descriptor, unsecured=True)
         except Exception as error:
             raise Stranded("cannot attach to the ring for batches; workers need a few descriptors, memory and /proc") from error
         finally:

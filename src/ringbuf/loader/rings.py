@@ -114,7 +114,8 @@ class DataRings:
             ring.close()
 
     def _add(self, slot_bytes: int) -> int:
-        ring = Ring.create(slots=self.slots, slot_bytes=slot_bytes + FRAME_ROOM)
+        # A pass waits while this is made, and most of its slots are needed later, if at all: workers secure them then.
+        ring = Ring.create(slots=self.slots, slot_bytes=slot_bytes + FRAME_ROOM, unsecured=True)
         self.newest += 1
         self._rings[self.newest] = ring
         self._slot_bytes[self.newest] = slot_bytes

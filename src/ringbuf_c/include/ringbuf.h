@@ -75,6 +75,7 @@ struct rb_options {
 	enum rb_hugepages hugepages;
 	bool redeliver;              /* queue mode: a dead consumer's messages go back, as it left them (true), or are dropped */
 	bool supervised;             /* this handle is as from rb_attach_fd_supervised() */
+	bool unsecured;              /* leave all but the first page of each slot to rb_secure(): a large ring is there at once */
 };
 
 /* A slot in the caller's hands, between claim and commit/abort or between take and release.
@@ -154,8 +155,8 @@ struct rb_lost {
  * -EINVAL: an option is out of range. -EOVERFLOW: the sizes do not fit 63 bits. */
 int rb_segment_bytes(const struct rb_options *options, uint64_t *bytes);
 
-/* Make a ring and attach to it. Every page is reserved before the call returns, so that no later access
- * can fault for want of memory. A named ring appears under its name complete, mode 0600; the leftover
+/* Make a ring and attach to it. Every page is reserved before the call returns (but see `unsecured`), so that no later
+ * access can fault for want of memory. A named ring appears under its name complete, mode 0600; the leftover
  * of processes that all died is replaced.
  * -EINVAL     an option or the name is out of range; nothing was asked of the system
  * -EEXIST     the name is in use by a living process     -EACCES   the name is another user's
@@ -179,6 +180,9 @@ int rb_attach_fd(int fd, rb_ring **out);
  * that changes hands: through this handle only rb_recover() looks for the dead. Every participant has to attach like this; the
  * creator has an option for it. */
 int rb_attach_fd_supervised(int fd, rb_ring **out);
+/* Say of a handle from rb_attach_fd() that its ring was made `unsecured`: rb_claim() then leaves a slot's pages alone. To be
+ * said before the first claim. */
+void rb_is_unsecured(rb_ring *ring);
 
 /* The layout version of the segment behind a descriptor, even where attaching is refused with -EPROTO;
  * RB_LAYOUT_VERSION is this library's. */
@@ -206,6 +210,12 @@ void rb_get_info(const rb_ring *ring, struct rb_info *out);
  * -EAGAIN     none free, and the deadline was RB_NOW      -ETIMEDOUT  none free until the deadline
  * -EPIPE      the ring is finished                        -EINTR      the pause hook said so */
 int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, struct rb_slot *out);
+
+/* For a claimed slot of a ring that was made `unsecured`: reserve its pages, if nobody did so before, and map them. To be called
+ * before anything behind the first page is written to; where it is done, it costs next to nothing to ask again.
+ * -ENOMEM, -ENOSPC, -EFBIG as rb_create(); the slot stays claimed.
+ * -ESTALE     claimed through another handle, or inherited through fork() */
+int rb_secure(rb_ring *ring, const struct rb_slot *slot);
 
 /* Publish the first `bytes` of the slot. Release: what was written before is seen by who takes it.
  * -EMSGSIZE   more than the slot holds; it stays claimed.
