@@ -208,6 +208,9 @@ class Crew:
             self._tethers.append(tether)
             _ours.add(tether)
         load = spec if forked else Sealed(spec)
+        if forked:
+            # Numpy loads it when it is first asked for, which would be in each worker anew, to be seeded.
+            import numpy.random  # noqa: F401
         try:
             for worker_id in worker_ids:
                 with _starting(worker_id, spec.num_workers):
