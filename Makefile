@@ -18,7 +18,7 @@ TIME ?= 60# seconds for each target of fuzz
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo bench lint clean
+.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench lint clean
 
 help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
@@ -64,8 +64,12 @@ coverage: $(VENV)/verify  ## which branches of the C library no test takes, and 
 demo: .venv-demo/installed  ## train a classifier on real images through the ring
 	.venv-demo/bin/python examples/digits.py
 
-bench: $(VENV)/installed  ## measure RingLoader against torch's DataLoader
+demo-torch: $(VENV)/installed  ## train on Fashion-MNIST with torch's DataLoader and with RingLoader: the same losses
+	$(VENV)/bin/python examples/fashion.py
+
+bench: $(VENV)/installed  ## measure RingLoader against torch's DataLoader: throughput, then start and restart
 	$(VENV)/bin/python -m benchmarks.py.loader
+	$(VENV)/bin/python -m benchmarks.py.startup
 
 lint: .venv-lint/installed  ## check the Python code with ruff
 	.venv-lint/bin/ruff check

@@ -27,19 +27,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.py import machine, report
 from benchmarks.py.measure import command
 from benchmarks.py.peers import NAMES
+from benchmarks.py.turns import at_least, in_fresh_process
 from benchmarks.py.workload import Workload
 
-ROOT = Path(__file__).parents[2]
-RUN_TIMEOUT_S = 600
 FULL = {"runs": 5, "batches": 256, "batch_size": 256, "side": 224}
 QUICK = {"runs": 1, "batches": 16, "batch_size": 16, "side": 64}
 
@@ -83,17 +80,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """For argparse: a whole number, not below `least`."""
-
-    def number(text: str) -> int:
-        if int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text} is too small, it takes {least} or more")
-        return int(text)
-
-    return number
-
-
 def take_turns(rounds: int, workload: Workload) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
     """Run every peer once in each round, and say how it goes. A peer that fails is left out from then on.
 
@@ -117,16 +103,7 @@ def take_turns(rounds: int, workload: Workload) -> tuple[dict[str, list[dict[str
 
 def run_once(peer: str, workload: Workload) -> dict[str, Any]:
     """One run in a fresh interpreter. RuntimeError says why there is no result."""
-    try:
-        done = subprocess.run(
-            command(peer, workload), cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"no result within {RUN_TIMEOUT_S} s") from None
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        raise RuntimeError(f"exit code {done.returncode}: {last}")
-    return json.loads(done.stdout)
+    return in_fresh_process(command(peer, workload))
 
 
 if __name__ == "__main__":
