@@ -172,7 +172,7 @@ def difference(runs, nets):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, help="times that every picture is used (default: 3; quick: 2)")
+    parser.add_argument("--epochs", type=int, help="times that every picture is used (default: 5; quick: 2)")
     parser.add_argument("--workers", type=int, default=2, help="processes that disturb (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=64, help="pictures in a batch (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--data", type=Path, default=FOLDER, help="where the four .gz files are (default: %(default)s)")
     options = parser.parse_args()
     if options.epochs is None:
-        options.epochs = 2 if options.quick else 3
+        options.epochs = 2 if options.quick else 5
     try:
         (pictures, labels), (test_pictures, test_labels) = read(options.data, "train"), read(options.data, "t10k")
     except FileNotFoundError as error:
