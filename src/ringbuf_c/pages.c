@@ -109,9 +109,7 @@ int rb_pages_reserve(int fd, uint64_t from, uint64_t bytes)
 
 bool rb_pages_are_there(int fd, uint64_t from, uint64_t bytes)
 {
-	off_t hole = lseek(fd, (off_t)from, SEEK_HOLE);
-
-	return hole >= 0 && (uint64_t)hole >= from + bytes;
+	return lseek(fd, (off_t)from, SEEK_HOLE) >= (off_t)(from + bytes);
 }
 
 /* One small page is reserved where a huge one shall be, then the kernel is asked to collapse the range around it: it

@@ -451,9 +451,44 @@ static void settle_subscribed(int rc)
 	rb_detach(ring);
 }
 
+/* ---- slots whose memory comes later */
+
+static int create_unsecured(void)
+{
+	struct rb_options options = { .slots = 2, .slot_bytes = 64, .participants = 4, .unsecured = true };
+
+	return rb_create(&options, &made);
+}
+
+static void prepare_unsecured(void)
+{
+	ring = t_create(.slots = 2, .slot_bytes = 8192, .participants = 4, .hugepages = RB_HUGE_ALWAYS, .unsecured = true);
+	slot = t_claim(ring, 7);
+}
+
+static int secure(void)
+{
+	return rb_secure(ring, &slot);
+}
+
+/* Refused, the slot is ours still, and may be asked for again. */
+static void settle_secured(int rc)
+{
+	if (rc < 0)
+		t_equal(rb_secure(ring, &slot), 0);
+	memset(slot.data, 7, 8192);
+	t_equal(rb_commit(ring, &slot, 8192), 0);
+	t_equal(rb_take(ring, NULL, RB_NOW, &slot), 0);
+	t_equal(((unsigned char *)slot.data)[8191], 7);
+	t_equal(rb_release(ring, &slot), 0);
+	rb_detach(ring);
+}
+
 static const struct operation operations[] = {
 	{ "create_anonymous", nothing, create_anonymous, settle_made, { 0 } },
 	{ "create_huge", nothing, create_huge, settle_made, { 0 } },
+	{ "create_unsecured", nothing, create_unsecured, settle_made, { 0 } },
+	{ "secure", prepare_unsecured, secure, settle_secured, { 0 } },
 	{ "create_named", nothing, create_named, settle_named, { 0 } },
 	{ "create_over_the_dead", leave_dead_name, create_named, settle_named, { 0 } },
 	{ "unlink_dead", leave_dead_name, unlink_dead, settle_unlink, { 0 } },
