@@ -1,6 +1,6 @@
 """How long a loader takes to start, to start again, and to be left: ringbuf.torch.RingLoader against torch's DataLoader.
 
-    python -m benchmarks.py.startup                         # five rounds, some three minutes on two cores
+    python -m benchmarks.py.startup                         # five rounds, some five minutes on two cores
     python -m benchmarks.py.startup --quick                 # does it run? the figures mean nothing
     python -m benchmarks.py.startup --runs 9 --json out.json
 
