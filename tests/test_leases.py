@@ -215,7 +215,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("name", ["", f"test-leases-{os.getpid()}"])
+@pytest.mark.parametrize("name", ["", f"test-leases-{os.getpid()}"], ids=["anonymous", "named"])
 def test_a_process_that_ends_with_views_and_waits_open_ends_quietly(name):
     ended = script(EXIT_WITH_VIEWS, name)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")

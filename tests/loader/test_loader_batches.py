@@ -184,7 +184,11 @@ def test_many_oversized_tasks_at_once():
 ALL_SAMPLES = {**AGREED, **CONTAINERS}
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "collate_fn": listed}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 2}, {"batch_size": None}, {"batch_size": 2, "collate_fn": listed}],
+    ids=["batches", "samples", "collate_fn"],
+)
 @pytest.mark.parametrize("samples", ALL_SAMPLES.values(), ids=ALL_SAMPLES.keys())
 def test_a_worker_makes_what_this_process_would_make(samples, options):
     here = list(RingLoader(samples, **options))

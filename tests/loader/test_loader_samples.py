@@ -195,9 +195,38 @@ class Stream(torch.utils.data.IterableDataset):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_iterator_that_fails_and_goes_on_is_asked_again(Loader, workers):
     loader = Loader(Stream(), batch_size=3, num_workers=workers, on_error="skip")
-    with pytest.warns(RuntimeWarning, match="sample None failed"):
+    with pytest.warns(RuntimeWarning, match="a sample of the iterable dataset failed"):
         assert first_columns(loader) == [[0, 2, 3], [4, 6, 7], [8]]
     assert loader.stats().errors == 3
+
+
+class Raising(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield np.full(3, 0)
+        yield np.full(3, 1)
+        raise KeyError("torn")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"batch_size": 2}, [[0, 1]]), ({"batch_size": 3}, [[0, 1]]), ({"batch_size": 3, "drop_last": True}, []), ({}, [[0], [1]])],
+)
+def test_a_failure_at_the_very_end_of_an_iterable_is_counted(Loader, workers, options, expected):
+    loader = Loader(Raising(), num_workers=workers, on_error="skip", **options)
+    with pytest.warns(RuntimeWarning, match="a generator that raised is at its end") as caught:
+        assert first_columns(loader) == expected
+    assert caught[0].filename == __file__
+    assert loader.stats().errors == 1
+    assert loader.stats().failed[0].error == "KeyError: 'torn'"
+
+
+def test_of_very_many_failures_the_last_are_kept(Loader):
+    loader = Loader(Rotten(), batch_sampler=[[2] * 200, [0]], num_workers=1, on_error="skip")
+    with pytest.warns(RuntimeWarning):
+        assert first_columns(loader) == [[0]]
+    assert loader.stats().errors == 200
+    assert len(loader.stats().failed) == 64
 
 
 class Broken(torch.utils.data.IterableDataset):
@@ -213,6 +242,25 @@ def test_an_iterator_that_fails_for_ever_is_given_up(Loader, workers):
     loader = Loader(Broken(), batch_size=3, num_workers=workers, on_error="skip")
     with pytest.raises(RuntimeError, match="failed 1000 times in a row"), pytest.warns(RuntimeWarning):
         next(iter(loader))
+
+
+def fail_to_gather(samples):
+    raise ValueError("cannot gather")
+
+
+def test_an_error_of_a_collate_fn_is_not_blamed_on_a_sample(Loader):
+    with Loader(Rotten(), batch_sampler=[[0, 1]], num_workers=1, collate_fn=fail_to_gather) as loader:
+        with pytest.raises(ValueError, match="cannot gather") as caught:
+            next(iter(loader))
+    assert "at sample" not in str(caught.value.__cause__)
+    assert "[0, 1]" in str(caught.value.__cause__)
+
+
+def test_an_option_that_is_assigned_is_checked_at_the_next_pass(Loader):
+    loader = Loader(Rotten())
+    loader.on_error = "bogus"
+    with pytest.raises(ValueError, match="on_error should be 'raise', 'skip' or a function"):
+        iter(loader)
 
 
 @pytest.mark.parametrize("policy", ["ignore", None, 3])
@@ -292,7 +340,25 @@ class WithText(InPlace):
         return {"name": "x"}
 
 
-@pytest.mark.parametrize(("dataset", "words"), [(Telling, "return None"), (WithText, "no place in a row")])
+class Replacing(InPlace):
+    def __getitem_into__(self, index, out):
+        out["y"] = index  # in the place of the array, not into it
+
+
+class ReplacingPart(InPlace):
+    def __getitem_into__(self, index, out):
+        out["z"][0] = index
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (Telling, "return None"),
+        (WithText, "no place in a row"),
+        (Replacing, "does not support item assignment"),
+        (ReplacingPart, "does not support item assignment"),
+    ],
+)
 def test_what_cannot_be_written_in_place_is_refused(Loader, dataset, words):
     with pytest.raises(TypeError, match=words):
         list(Loader(dataset(), batch_size=4))

@@ -187,6 +187,7 @@ def test_the_state_is_small_whatever_the_dataset(make):
         ({"batch_size": 4}, "batch_size=3, this loader has 4"),
         ({"dataset": Squares(50)}, "8 batches, this loader's has 17"),
         ({"seed_by": "sample"}, "seed_by='worker', this loader has 'sample'"),
+        ({"shuffle": False}, "order of a RandomSampler, this loader's sampler is a SequentialSampler"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_and_the_loader_stays_as_it_was(make, change, words):
@@ -199,6 +200,11 @@ def test_what_cannot_be_continued_is_refused_and_the_loader_stays_as_it_was(make
 def test_something_else_is_no_state(make):
     with pytest.raises(ValueError, match="not the state of a RingLoader"):
         make().load_state_dict({"position": 3})
+
+
+def test_the_lack_of_a_state_is_no_state(make):
+    with pytest.raises(TypeError, match="state should be the dict"):
+        make().load_state_dict(None)
 
 
 def test_an_empty_state_changes_nothing(make):

@@ -128,31 +128,41 @@ class LoaderBase:
         on_error: str | Callable,
     ) -> None:
         """Check and keep what torch's loader does not have."""
-        self.slots = _positive("slots", slots, at_most=SLOTS_MAX)
-        self.slot_bytes = _positive("slot_bytes", slot_bytes)
-        self.max_bytes = _positive("max_bytes", max_bytes)
-        self._check_number_of_workers()
-        for name, value in {"dispatch": dispatch, "on_worker_death": on_worker_death, "seed_by": seed_by}.items():
-            if value not in CHOICES[name]:
-                raise ValueError(f"{name} should be {' or '.join(map(repr, CHOICES[name]))}, but got {value!r}")
-        if dispatch == "pull" and self._iterable:
+        self.slots = slots
+        self.slot_bytes = slot_bytes
+        self.max_bytes = max_bytes
+        self.dispatch = dispatch
+        self.on_worker_death = on_worker_death
+        self.max_restarts = max_restarts
+        self.seed_by = seed_by
+        self.on_error = on_error
+        self._check_ring_options()
+
+    def _check_ring_options(self) -> None:
+        """When the loader is made, and before each pass: they can be assigned."""
+        _check_positive("slots", self.slots, at_most=SLOTS_MAX)
+        _check_positive("slot_bytes", self.slot_bytes)
+        _check_positive("max_bytes", self.max_bytes)
+        if self.num_workers > MOST_WORKERS:
+            raise ValueError(f"num_workers should be {MOST_WORKERS} at most, but got {self.num_workers}: a ring has no more room")
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} should be {' or '.join(map(repr, choices))}, but got {value!r}")
+        if self.dispatch == "pull" and self._iterable:
             raise ValueError(
                 "dispatch='pull' needs a dataset with __getitem__: each worker of an iterable dataset has an iterator of its "
                 "own, whose batches no other worker can make"
             )
-        self.dispatch = dispatch
-        self.on_worker_death = on_worker_death
-        if not isinstance(max_restarts, int) or isinstance(max_restarts, bool) or max_restarts < 0:
-            raise ValueError(f"max_restarts should be a non-negative int, but got {max_restarts!r}; 0 replaces no worker")
-        self.max_restarts = max_restarts
-        if seed_by == "sample" and self._iterable:
+        if self.seed_by == "sample" and self._iterable:
             raise ValueError(
                 "seed_by='sample' needs a dataset with __getitem__: which worker an iterable's sample comes from depends on "
                 "their number"
             )
-        self.seed_by = seed_by
-        check_policy(on_error)
-        self.on_error = on_error
+        restarts = self.max_restarts
+        if not isinstance(restarts, int) or isinstance(restarts, bool) or restarts < 0:
+            raise ValueError(f"max_restarts should be a non-negative int, but got {restarts!r}; 0 replaces no worker")
+        check_policy(self.on_error)
 
     # ---- passes
 
@@ -171,6 +181,7 @@ class LoaderBase:
         return self._iterator
 
     def _get_iterator(self) -> Pass:
+        self._check_ring_options()
         self._warn_at_iter()
         if self.num_workers == 0 and self.timeout != 0:
             raise AssertionError(f"timeout={self.timeout} needs worker processes to wait for; set num_workers or timeout=0")
@@ -260,7 +271,6 @@ class LoaderBase:
     def _settings(self, opening: Opening) -> Settings:
         import multiprocessing
 
-        self._check_number_of_workers()  # it may have been set since
         outstanding = self.prefetch_factor * self.num_workers
         slots = self.slots if self.slots is not None else min(outstanding + SPARE_SLOTS, SLOTS_MAX)
         slot_bytes = self.slot_bytes if self.slot_bytes is not None else first_slot_bytes(slots)
@@ -294,10 +304,6 @@ class LoaderBase:
             max_restarts=self.max_restarts,
             seed_by=self.seed_by,
         )
-
-    def _check_number_of_workers(self) -> None:
-        if self.num_workers > MOST_WORKERS:
-            raise ValueError(f"num_workers should be {MOST_WORKERS} at most, but got {self.num_workers}: a ring has no more room")
 
     def _init_of_workers(self) -> Callable | None:
         return self.worker_init_fn
@@ -340,6 +346,8 @@ class LoaderBase:
 
         Raises ValueError where this loader cannot continue what the other one did: another batch size, another dataset.
         """
+        if not isinstance(state, dict):
+            raise TypeError(f"state should be the dict that state_dict() gave, got {state!r}")
         if not state:
             return
         pending = Bookmark.load(state)
@@ -420,11 +428,10 @@ def _restore(state: Any, *samplers: Any) -> None:
             return
 
 
-def _positive(name: str, value: int | None, *, at_most: int | None = None) -> int | None:
-    """`value`, if it is None or a whole number in range."""
+def _check_positive(name: str, value: int | None, *, at_most: int | None = None) -> None:
+    """Raise for anything but None and a whole number in range."""
     if value is None:
-        return None
+        return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (at_most is not None and value > at_most):
         upper = "" if at_most is None else f" and at most {at_most}"
         raise ValueError(f"{name} should be a positive int{upper}, or None; got {value!r}")
-    return value

@@ -25,6 +25,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ class Stack:
             self.filled = row
 
     def row(self, row: int) -> Any:
-        """The place of one sample, nested like it: arrays that are parts of the batch, 0-d for what is a number."""
+        """The place of one sample, nested like it, in mappings and tuples that cannot be changed: arrays that are parts of
+        the batch, 0-d for what is a number."""
         return self._root.row(row)
 
     def finish(self) -> Any:
@@ -282,7 +284,8 @@ class _Fields(_Nested):
             child.add(row, value[key])
 
     def row(self, row: int) -> Any:
-        return like_mapping(self.first, {key: child.row(row) for key, child in self.children})
+        # What is written goes into the arrays; to put others in their place would be without effect, and is refused.
+        return MappingProxyType({key: child.row(row) for key, child in self.children})
 
     def finish(self, rows: int) -> Any:
         return like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
@@ -308,7 +311,7 @@ class _Items(_Nested):
 
     def row(self, row: int) -> Any:
         parts = [child.row(row) for _, child in self.children]
-        return tuple(parts) if type(self.first) is tuple else like_sequence(self.first, parts)
+        return type(self.first)(*parts) if hasattr(self.first, "_fields") else tuple(parts)
 
     def finish(self, rows: int) -> Any:
         return like_sequence(self.first, [child.finish(rows) for _, child in self.children])

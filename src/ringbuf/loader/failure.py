@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ringbuf.errors import RingbufError, WorkerDied
+from ringbuf.loader.substitute import NOTHING
 
 __all__ = ["BatchTimeout", "Failure", "WorkerTraceback", "describe_indices", "worker_died"]
 
@@ -32,7 +33,7 @@ class Failure(NamedTuple):
     type_name, text: what it was, and its traceback there.
     pickled: the exception itself, where it survives pickling; None otherwise.
     fatal: whether the worker cannot go on, because it failed before its first batch.
-    notes: on samples that were passed over before.
+    passed_over: samples that failed before and were not raised.
     """
 
     worker_id: int
@@ -42,7 +43,7 @@ class Failure(NamedTuple):
     fatal: bool
     index: Any
     at: Any
-    notes: Sequence[tuple] = ()
+    passed_over: tuple = NOTHING
 
     @classmethod
     def of(
@@ -53,18 +54,18 @@ class Failure(NamedTuple):
         fatal: bool = False,
         index: Any = None,
         at: Any = None,
-        notes: Sequence[tuple] = (),
+        passed_over: tuple = NOTHING,
     ):
         """Describe `error`, which is being handled now."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return cls(worker_id, type(error).__qualname__, text, _pickled(error), fatal, index, at, notes)
+        return cls(worker_id, type(error).__qualname__, text, _pickled(error), fatal, index, at, tuple(passed_over))
 
     def encode(self, room: int | None = None) -> bytes:
         """As bytes; cut down to `room` where they do not fit, from the front of the traceback first."""
         data = pickle.dumps(tuple(self), 5)
         if room is None or len(data) <= room:
             return data
-        plain = self._replace(pickled=None, index=None, notes=())
+        plain = self._replace(pickled=None, index=None, passed_over=(self.passed_over[0], []))
         data = pickle.dumps(tuple(plain), 5)
         excess = len(data) - room
         if excess <= 0:

@@ -16,7 +16,7 @@ from ringbuf.loader.collate import Empty, Irregular, Stack
 from ringbuf.loader.course import Job
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
-from ringbuf.loader.substitute import LEFT_OUT, FailedSample, Substitute
+from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver, Substitute
 
 __all__ = ["LEFT_OUT", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "PrivateRoom", "Room", "make_fetcher"]
 
@@ -88,9 +88,9 @@ class Fetcher:
         """
         raise NotImplementedError
 
-    def notes(self) -> list[FailedSample]:
-        """What went wrong and was passed over since the last call."""
-        return self._substitute.notes() if self._substitute is not None else []
+    def report(self) -> PassedOver:
+        """What was passed over since the last call."""
+        return self._substitute.report() if self._substitute is not None else NOTHING
 
     def _deliver(self, data: Any, private: bool) -> Any:
         return self._dialect.deliver(data, private=private) if self._as_is else self._collate_fn(data)
@@ -101,7 +101,9 @@ class Fetcher:
         try:
             stack = self._dialect.stack(first, rows=rows, indices=indices)
         except Irregular:
-            return self._collate_fn([first, *samples])
+            gathered = [first, *samples]
+            self.at = None
+            return self._collate_fn(gathered)
         return self._fill_up(stack, first, samples, room)
 
     def _fill_up(self, stack: Stack, first: Any, samples: Iterator, room: Room) -> Any:
@@ -111,7 +113,10 @@ class Fetcher:
         except Irregular as irregular:
             done = stack.samples()
             room.discard()
-            return self._collate_fn([*done, irregular.sample, *samples])
+            gathered = [*done, irregular.sample, *samples]
+            self.at = None
+            return self._collate_fn(gathered)
+        self.at = None
         return stack.finish()
 
 
@@ -136,6 +141,7 @@ class MapFetcher(Fetcher):
                 return self._fetch_together(job, room)
             if not self._in_rows:
                 samples = list(self._samples(job, index))
+                self.at = None
                 return self._collate_fn(samples) if samples or not len(index) else LEFT_OUT
             indices = list(index)
             collate.first_of(indices)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections import Counter, deque
 from functools import partial
 from itertools import islice
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from ringbuf import frame
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed, Empty
+from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Unsent
 from ringbuf.loader.course import Course, Job
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
@@ -28,7 +28,7 @@ from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
-from ringbuf.loader.substitute import LEFT_OUT, FailedSample
+from ringbuf.loader.substitute import LEFT_OUT, PassedOver
 from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 __all__ = ["Settings", "WorkerIterator"]
@@ -217,7 +217,9 @@ class WorkerIterator(Pass):
                 break
             self._steady = False
             if self._arrived[0].target == END:
+                passed_over = PassedOver.decode(memoryview(self._arrived[0]))
                 self._go_on(task)
+                self._account.note(passed_over)
                 continue
             self._course.deliver(task.batch)
             try:
@@ -263,7 +265,7 @@ class WorkerIterator(Pass):
             return self._open(task, lease)
         failure = self._read_failure(task, lease)
         del lease
-        self._account.note([FailedSample(*note) for note in failure.notes])
+        self._account.note(PassedOver(*failure.passed_over))
         self._report(failure)
 
     def _report(self, failure: Failure) -> NoReturn:
@@ -288,8 +290,8 @@ class WorkerIterator(Pass):
         content = frame.read(lease, copy=copy, pickle=True, imports=True)
         if lease.target != NOTED:
             return content
-        batch, notes = content
-        self._account.note([FailedSample(*note) for note in notes])
+        batch, passed_over = content
+        self._account.note(PassedOver(*passed_over))
         return LEFT_OUT if batch is None else batch[0]
 
     def _finish(self) -> None:
@@ -684,11 +686,10 @@ class WorkerIterator(Pass):
 
     def _warn_of_copies(self) -> None:
         rings = self._rings
-        warnings.warn(
+        warn(
             f"RingLoader: {rings.held} of {rings.slots} slots are still looked at by batches that were kept, so this "
             "batch, and others while that is so, is a private copy. Keep fewer batches, or make the loader with more "
-            "slots=; stats().copies counts them",
-            stacklevel=6,
+            "slots=; stats().copies counts them"
         )
 
     def _advice(self) -> str:

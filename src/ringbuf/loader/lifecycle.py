@@ -17,13 +17,13 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 from pickle import PicklingError
 from typing import Any
 
 from ringbuf.loader import worker
+from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Channel, take_memory
 from ringbuf.loader.spec import Sealed, WorkerSpec
 
@@ -342,11 +342,10 @@ def _pickling_explained(method: str) -> Iterator[None]:
         yield
     except (TypeError, AttributeError, PicklingError):
         if method != "fork":
-            warnings.warn(
+            warn(
                 "Got pickle error when attempting to start a worker Process: dataset, collate_fn, worker_init_fn and on_error go "
                 f"to it pickled with the start method {method!r}, which Python 3.14+ made 'forkserver' by default. Define them "
-                "at the top of a module, or give multiprocessing_context='fork'",
-                stacklevel=10,
+                "at the top of a module, or give multiprocessing_context='fork'"
             )
         raise
 

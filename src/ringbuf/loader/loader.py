@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ringbuf.loader.advice import warn
 from ringbuf.loader.base import LoaderBase, Opening, RandomSource
 from ringbuf.loader.dataset import is_iterable_style
 from ringbuf.loader.dialect import Arrays
@@ -164,7 +164,7 @@ class RingLoader(LoaderBase):
         self._iterator: Any = None  # with persistent workers, the only one
         self._initialized = True
         self._set_up_life()
-        self._warn_of_cores(stacklevel=2)
+        self.check_worker_number_rationality()
 
     # ---- passes
 
@@ -194,9 +194,9 @@ class RingLoader(LoaderBase):
         return Opening(iter(self._index_sampler), base_seed)
 
     def _warn_at_iter(self) -> None:
-        self._warn_of_cores(stacklevel=4)
+        self.check_worker_number_rationality()
         if self.pin_memory:
-            warnings.warn("pin_memory has no effect: batches are numpy arrays in shared memory", stacklevel=4)
+            warn("pin_memory has no effect: batches are numpy arrays in shared memory")
 
     # ---- attributes
 
@@ -315,16 +315,12 @@ class RingLoader(LoaderBase):
 
     def check_worker_number_rationality(self) -> None:
         """Warn where there are more workers than cores that this process may use."""
-        self._warn_of_cores(stacklevel=2)
-
-    def _warn_of_cores(self, *, stacklevel: int) -> None:
         try:
             cores = len(os.sched_getaffinity(0))
         except OSError:  # it is advice, no more
             return
         if self.num_workers > cores:
-            warnings.warn(
+            warn(
                 f"This RingLoader has num_workers={self.num_workers}, but this process may use {cores} cores: "
-                "more workers than that make it slower, or freeze it",
-                stacklevel=stacklevel + 1,
+                "more workers than that make it slower, or freeze it"
             )

@@ -23,8 +23,8 @@ __all__ = ["BATCH", "END", "FAILED", "GROW", "NOTED", "Wish", "fill"]
 BATCH = ANY  # a frame
 FAILED = 1  # a pickled Failure; empty when it is under way on the channel
 GROW = 2  # the bytes needed, and who needs them
-NOTED = 4  # a frame of ((batch,) or None, notes): some samples were passed over
-END = 3  # nothing: the worker's iterable has no further batch
+END = 3  # a report on samples that were passed over, or nothing: the worker's iterable has no further batch
+NOTED = 4  # a frame of ((batch,) or None, such a report)
 
 _WISH = struct.Struct("<QQ")
 

@@ -15,7 +15,7 @@ from ringbuf.frame import FRAME_ROOM
 from ringbuf.loader.failure import Failure
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
-from ringbuf.loader.substitute import LEFT_OUT
+from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver
 
 __all__ = ["Draft", "Outlet", "Refused", "Stranded"]
 
@@ -64,8 +64,8 @@ class Outlet:
             raise
         return claim
 
-    def end(self, number: int) -> None:
-        fill(self._claim(number, END), b"")
+    def end(self, number: int, passed_over: PassedOver) -> None:
+        fill(self._claim(number, END), passed_over.encode(FIRST_PAGE_BYTES))
 
     def fail(self, number: int, failure: Failure) -> None:
         """Answer a task with what went wrong."""
@@ -131,13 +131,13 @@ class Draft:
         self._writer = frame.Writer(self._claim, pickle=True)
         return self._empty
 
-    def publish(self, batch: Any, notes: list | None = None) -> None:
+    def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> None:
         """Send the batch. Arrays from `reserve` are where they belong, others are copied.
 
-        notes: on samples that were passed over; they travel along.
+        passed_over: samples that failed on the way; the report travels along.
         """
-        if notes:
-            batch, self._kind = (None if batch is LEFT_OUT else (batch,), [tuple(note) for note in notes]), NOTED
+        if passed_over.count:
+            batch, self._kind = (None if batch is LEFT_OUT else (batch,), tuple(passed_over)), NOTED
         if self._claim is None:
             plan = frame.plan(batch, pickle=True)
             claim = self._outlet.claim(self._number, _needed_bytes(plan), self._kind)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from ringbuf.errors import Closed
+from ringbuf.loader.advice import warn
 from ringbuf.loader.course import Course
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
 from ringbuf.loader.seeding import preserved
@@ -112,10 +112,9 @@ class Pass:
 
     def _warn_of_broken_promise(self) -> None:
         dataset, samples = self._promise
-        warnings.warn(
+        warn(
             f"Length of IterableDataset {dataset!r} was reported to be {samples} (when accessing len(dataloader)), "
-            f"but {self._num_yielded} samples have been fetched.{self._advice()}",
-            stacklevel=3,
+            f"but {self._num_yielded} samples have been fetched.{self._advice()}"
         )
 
 
@@ -144,7 +143,7 @@ class InProcessIterator(Pass):
                 self._course.deliver(job.batch)
                 raise
             finally:
-                self._account.note(self._fetcher.notes())
+                self._account.note(self._fetcher.report())
             self._course.deliver(job.batch)
         self._account.bytes += array_bytes(batch)
         return batch

@@ -93,6 +93,8 @@ class Fingerprint(NamedTuple):
     batch_size: int | None
     batches: int | None
     """Of a pass; None where that is not known before."""
+    sampler: str
+    """Its class: which order it is."""
     seed_by: str
     workers: int | None
     """None where their number makes no difference."""
@@ -103,7 +105,14 @@ class Fingerprint(NamedTuple):
             batches = None if iterable else len(loader._index_sampler)
         except TypeError:
             batches = None
-        return cls(loader.batch_size, batches, loader.seed_by, loader.num_workers if iterable else None)
+        order = loader.sampler if loader.batch_sampler is None or loader.batch_size is not None else loader.batch_sampler
+        return cls(
+            batch_size=loader.batch_size,
+            batches=batches,
+            sampler=type(order).__qualname__,
+            seed_by=loader.seed_by,
+            workers=loader.num_workers if iterable else None,
+        )
 
     def check(self, other: dict) -> None:
         """Raise ValueError where they differ from those that a state was made with."""
@@ -117,6 +126,11 @@ class Fingerprint(NamedTuple):
             raise ValueError(
                 f"the state was saved over a pass of {saved.batches} batches, this loader's has {self.batches}: is it "
                 "another dataset or sampler?"
+            )
+        if saved.sampler != self.sampler:
+            raise ValueError(
+                f"the state was saved over the order of a {saved.sampler}, this loader's sampler is a {self.sampler}: give both "
+                "the same shuffle or sampler"
             )
         if saved.workers != self.workers:
             raise ValueError(

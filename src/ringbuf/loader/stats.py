@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from ringbuf.loader.substitute import FailedSample
+from ringbuf.loader.advice import warn
+from ringbuf.loader.substitute import MOST_KEPT, FailedSample, PassedOver
 from ringbuf.tensors import is_tensor
 
 __all__ = ["Account", "LoaderStats", "array_bytes"]
-
-MOST_KEPT = 64
-
 
 @dataclass(frozen=True)
 class LoaderStats:
@@ -69,21 +66,26 @@ class Account:
         self.warned_of_copies = False
 
     def ring(self, *, slots: int, slot_bytes: int, generations: int) -> None:
-        """FailedSample the data ring as it is now."""
+        """Note the data ring as it is now."""
         self.slots, self.slot_bytes, self.generations = slots, slot_bytes, generations
 
-    def note(self, notes: list[FailedSample]) -> None:
+    def note(self, passed_over: PassedOver) -> None:
         """Take down samples that were passed over; say so when it is the first time."""
-        if notes and not self.errors:
-            warnings.warn(
-                f"RingLoader: sample {notes[0].index!r} failed ({notes[0].error}) and was "
-                f"{'replaced' if notes[0].replaced else 'left out'}, as on_error says; stats().errors counts those that will "
-                "follow, stats().failed lists them",
+        count, last = passed_over
+        if not count:
+            return
+        first_time = not self.errors
+        self.errors += count
+        self.failed.extend(FailedSample(*failed) for failed in last)
+        if first_time:
+            index, error, replaced = last[0] if last else (None, "its error is lost", False)
+            which = "a sample of the iterable dataset" if index is None else f"sample {index!r}"
+            end = " (a generator that raised is at its end: what it had left is lost)" if index is None else ""
+            warn(
+                f"RingLoader: {which} failed ({error}) and was {'replaced' if replaced else 'left out'}, as on_error "
+                f"says{end}. stats().errors counts, stats().failed lists those that will follow",
                 RuntimeWarning,
-                stacklevel=5,
             )
-        self.errors += len(notes)
-        self.failed.extend(notes)
 
     def stats(self, *, workers: int) -> LoaderStats:
         return LoaderStats(

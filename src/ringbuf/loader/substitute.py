@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["LEFT_OUT", "FailedSample", "Substitute", "check_policy"]
+__all__ = ["LEFT_OUT", "MOST_KEPT", "NOTHING", "FailedSample", "PassedOver", "Substitute", "check_policy"]
 
 MOST_IN_A_ROW = 1000  # failures of an iterator, which may have no sample that works behind them
+MOST_KEPT = 64  # of all that failed; the others are counted
+MOST_TEXT = 400
 
 
 class LeftOut:
@@ -31,12 +35,35 @@ class FailedSample(NamedTuple):
     """Whether something else took its place; otherwise its batch is shorter by one."""
 
 
+class PassedOver(NamedTuple):
+    """Samples that failed, as they are reported: how many, and the last of them. Plain, since it travels."""
+
+    count: int
+    last: list[tuple]
+    """The fields of FailedSamples."""
+
+    def encode(self, room: int) -> bytes:
+        """As bytes, of the last ones as many as there is room for; nothing for nothing."""
+        if not self.count:
+            return b""
+        data = pickle.dumps(tuple(self), 5)
+        return data if len(data) <= room else self._replace(last=self.last[len(self.last) // 2 + 1 :]).encode(room)
+
+    @classmethod
+    def decode(cls, data: Any) -> PassedOver:
+        return cls(*pickle.loads(data)) if len(data) else NOTHING
+
+
+NOTHING = PassedOver(0, [])
+
+
 class Substitute:
     """Acts on a policy: "skip", or a function of (index, exception) that returns a sample."""
 
     def __init__(self, policy: str | Callable[[Any, Exception], Any]):
         self._replace = None if policy == "skip" else policy
-        self._notes: list[FailedSample] = []
+        self._count = 0
+        self._last: deque[tuple] = deque(maxlen=MOST_KEPT)
         self._in_a_row = 0
 
     def sample(self, index: Any, error: Exception) -> Any:
@@ -45,17 +72,25 @@ class Substitute:
         if index is None and self._in_a_row > MOST_IN_A_ROW:
             raise RuntimeError(f"the dataset's iterator failed {MOST_IN_A_ROW} times in a row") from error
         instead = LEFT_OUT if self._replace is None else self._replace(index, error)
-        self._notes.append(FailedSample(index, f"{type(error).__qualname__}: {error}", self._replace is not None))
+        text = f"{type(error).__qualname__}: {error}"
+        if len(text) > MOST_TEXT:
+            text = text[: MOST_TEXT - 3] + "..."
+        self._count += 1
+        self._last.append((index, text, self._replace is not None))
         return instead
 
     def relieve(self) -> None:
         """A sample worked."""
         self._in_a_row = 0
 
-    def notes(self) -> list[FailedSample]:
-        """Those since the last call."""
-        notes, self._notes = self._notes, []
-        return notes
+    def report(self) -> PassedOver:
+        """What was passed over since the last call."""
+        if not self._count:
+            return NOTHING
+        report = PassedOver(self._count, list(self._last))
+        self._count = 0
+        self._last.clear()
+        return report
 
 
 def check_policy(policy: Any) -> None:

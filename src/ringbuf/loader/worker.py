@@ -146,19 +146,19 @@ class _Worker:
             with Draft(self._outlet, order.number) as draft:
                 batch = self._fetcher.fetch(job, draft, private=False)
                 self._log.note(order.number)
-                draft.publish(batch, self._fetcher.notes())
+                draft.publish(batch, self._fetcher.report())
                 del batch
         except Exhausted:
             self._ended = True
             self._log.note(order.number)
-            self._outlet.end(order.number)
+            self._outlet.end(order.number, self._fetcher.report())
         except Refused:
             self._log.note(order.number)
         except Exception as error:
             self._log.note(order.number)
             index = None if self._spec.iterable else job.index
-            notes = [tuple(note) for note in self._fetcher.notes()]
-            failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, notes=notes)
+            passed_over = self._fetcher.report()
+            failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, passed_over=passed_over)
             self._outlet.fail(order.number, failure)
 
     def _start_over(self, order: Order) -> None:
@@ -186,7 +186,7 @@ class _Worker:
         for _ in range(skipped):  # delivered already: their maker has died, and an iterator goes forward only
             with contextlib.suppress(Exception):
                 self._fetcher.fetch(job, PrivateRoom(), private=False)
-            self._fetcher.notes()
+            self._fetcher.report()
 
 
 def _tell_torch(info: WorkerInfo) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ class _Fields(_Nested):
             child.add(row, value[key])
 
     def row(self, row: int) -> Any:
-        return like_mapping(self.first, {key: child.row(row) for key, child in self.children})
+        return MappingProxyType({key: child.row(row) for key, child in self.children})
 
     def sample(self, row: int) -> Any:
         return like_mapping(self.first, {key: child.sample(row) for key, child in self.children})
@@ -248,7 +249,8 @@ class _Items(_Nested):
             child.add(row, part)
 
     def row(self, row: int) -> Any:
-        return self._of([child.row(row) for _, child in self.children])
+        parts = [child.row(row) for _, child in self.children]
+        return type(self.first)(*parts) if hasattr(self.first, "_fields") else tuple(parts)
 
     def sample(self, row: int) -> Any:
         return self._of([child.sample(row) for _, child in self.children])

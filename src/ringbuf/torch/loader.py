@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pickle import PicklingError
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +14,7 @@ from torch.autograd.profiler import record_function
 from torch.utils.data import DataLoader, IterDataPipe, MapDataPipe, dataloader, graph_settings
 from torch.utils.data._utils.pin_memory import pin_memory as pin
 
+from ringbuf.loader.advice import warn
 from ringbuf.loader.base import LoaderBase, Opening, RandomSource
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.passes import InProcessIterator
@@ -67,20 +66,6 @@ class _Profiled:
 
 class RingDataLoaderIter(_Profiled, WorkerIterator):
     """A pass with workers."""
-
-    def __init__(self, *, settings: Any, **common: Any):
-        try:
-            super().__init__(settings=settings, **common)
-        except (AttributeError, TypeError, PicklingError):  # what pickle raises
-            method = settings.context.get_start_method()
-            if method != "fork":
-                warnings.warn(
-                    "Got pickle error when attempting to start a worker Process: with start method "
-                    f"{method!r} the dataset, collate_fn and worker_init_fn are pickled. Python 3.14+ uses 'forkserver' "
-                    "unless told otherwise; multiprocessing_context='fork' needs no pickle.",
-                    stacklevel=4,
-                )
-            raise
 
 
 class InProcessDataLoaderIter(_Profiled, InProcessIterator):
@@ -231,15 +216,13 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         if not self.pin_memory:
             return
         if self.pin_memory_device:
-            warnings.warn(
+            warn(
                 "pin_memory_device is deprecated, the current accelerator will be used as the device,"
-                f"ignore pin_memory_device='{self.pin_memory_device}'.",
-                stacklevel=4,
+                f"ignore pin_memory_device='{self.pin_memory_device}'."
             )
         if not torch.accelerator.is_available():
-            warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                stacklevel=4,
+            warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
             )
 
     def _finish(self) -> Callable[[Any], Any] | None:

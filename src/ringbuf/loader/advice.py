@@ -1,0 +1,16 @@
+"""Warnings that point at the user's line, however deep in here they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+__all__ = ["warn"]
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, as if from the nearest caller outside this package."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__.partition(".")[0]:
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth + 1)
