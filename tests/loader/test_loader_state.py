@@ -1,11 +1,14 @@
 """Where a loader is can be saved and loaded: the batches that follow are those of an undisturbed run."""
 
 import pickle
+import sys
+import threading
 
 import numpy as np
 import pytest
 
 import ringbuf
+from ringbuf.loader.course import Course
 
 torch = pytest.importorskip("torch")
 from ringbuf.torch import RingLoader as TorchLoader  # noqa: E402
@@ -170,6 +173,88 @@ def test_an_iterable_dataset_goes_on_where_it_stopped(make):
         make(**{**options, "num_workers": 0}).load_state_dict(first.state_dict())
 
 
+class FailsOnItsWay:
+    """0, 1, an error, 3, 4, 5."""
+
+    def __init__(self):
+        self.next = iter(range(6)).__next__
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        number = self.next()
+        if number == 2:
+            raise KeyError("two")
+        return number
+
+
+class FailingIterable(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return FailsOnItsWay()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("taken", [3, 4])
+def test_an_error_that_was_seen_is_not_seen_again(make, workers, taken):
+    def outcomes(iterator, count):
+        seen = []
+        for _ in range(count):
+            try:
+                seen.append(int(next(iterator)))
+            except KeyError:
+                seen.append("error")
+        return seen
+
+    options = {"dataset": FailingIterable(), "shuffle": None, "batch_size": None, "num_workers": workers}
+    first = make(**options)
+    assert outcomes(iter(first), taken) == [0, 1, "error", 3][:taken]
+    second = make(**options)
+    second.load_state_dict(first.state_dict())
+    assert list(map(int, second)) == [3, 4, 5][taken - 3 :]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sampler_without_a_length_has_a_state(make, workers):
+    class Endless:
+        def __iter__(self):
+            return iter(range(0, 20, 2))
+
+        def __len__(self):
+            raise NotImplementedError
+
+    options = {"shuffle": None, "sampler": Endless(), "num_workers": workers}
+    first = make(**options)
+    next(iter(first))
+    second = make(**options)
+    second.load_state_dict(first.state_dict())
+    assert indices(second) == [[6, 8, 10], [12, 14, 16], [18]]
+
+
+def test_the_state_is_exact_while_another_thread_takes_batches():
+    course, delivered = Course(range(30_000)), [0]
+    under_way = [next(course).batch for _ in range(500)]
+
+    def take():
+        for job in course:
+            under_way.append(job.batch)
+            course.deliver(under_way.pop(len(under_way) // 2))  # out of order
+            delivered[0] += 1
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=take)
+    try:
+        thread.start()
+        while thread.is_alive():
+            at_least = delivered[0]
+            position, owed = course.progress()
+            assert at_least <= position - len(owed) <= delivered[0] + 1
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
 def test_the_state_is_small_whatever_the_dataset(make):
     sizes = []
     for length in (100, 100_000):
@@ -197,9 +282,18 @@ def test_what_cannot_be_continued_is_refused_and_the_loader_stays_as_it_was(make
     assert passes(loader, 1) == passes(make(**change), 1)
 
 
-def test_something_else_is_no_state(make):
-    with pytest.raises(ValueError, match="not the state of a RingLoader"):
-        make().load_state_dict({"position": 3})
+@pytest.mark.parametrize("part", [None, "version", "epoch", "source", "owed", "loader"])
+def test_something_else_is_no_state(make, part):
+    state = {} if part is None else make().state_dict()
+    state.pop(part, None)
+    state["position"] = 3
+    with pytest.raises(ValueError, match="not the state of a RingLoader: it lacks .*" + (part or "version")):
+        make().load_state_dict(state)
+
+
+def test_a_state_of_another_version_is_refused(make):
+    with pytest.raises(ValueError, match="version 2, but version 1"):
+        make().load_state_dict({"version": 2, "whereabouts": 17})
 
 
 def test_the_lack_of_a_state_is_no_state(make):

@@ -85,5 +85,10 @@ class Course:
             self._top += 1
 
     def progress(self) -> tuple[int, list[int]]:
-        """(position, owed): all batches before the position were delivered, except the owed ones."""
-        return self._top, sorted(number for number in self._owed if number < self._top)
+        """(position, owed): all batches before the position were delivered, except the owed ones.
+
+        Exact also while another thread takes batches: nothing is owed below the position that was not so when it was read,
+        and the set is copied in one step.
+        """
+        top = self._top
+        return top, sorted(number for number in list(self._owed) if number < top)

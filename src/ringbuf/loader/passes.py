@@ -79,13 +79,18 @@ class Pass:
             return batch if self._finish_batch is None else self._finish_batch(batch)
 
     def skip(self, batches: int) -> None:
-        """Make so many batches and throw them away: they were delivered before."""
+        """Make so many batches and throw them away: they were delivered before, or errors in their place."""
         for _ in range(batches):
+            before = self._course.progress()
             try:
                 self._produce()
             except StopIteration:
                 return
-            self._num_yielded += 1
+            except Exception:
+                if self._course.progress() == before:  # not in a batch's place, so there is none to go on with
+                    raise
+            else:
+                self._num_yielded += 1
 
     @property
     def ours(self) -> bool:

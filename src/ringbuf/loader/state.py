@@ -11,6 +11,19 @@ from ringbuf.loader.course import Course
 __all__ = ["Bookmark", "Fingerprint"]
 
 VERSION = 1
+PARTS = {
+    "version",
+    "epoch",
+    "position",
+    "owed",
+    "finished",
+    "base_seed",
+    "drawn",
+    "source",
+    "source_before",
+    "sampler",
+    "loader",
+}
 
 
 @dataclass
@@ -43,22 +56,19 @@ class Bookmark:
     @classmethod
     def load(cls, state: dict) -> Bookmark:
         """What `state` made."""
-        try:
-            if state["version"] != VERSION:
-                raise ValueError(
-                    f"this state has version {state['version']!r}, but version {VERSION} is what this ringbuf reads"
-                )
-            return cls(
-                source_before=state["source_before"],
-                base_seed=state["base_seed"],
-                drawn=state["drawn"],
-                sampler=state["sampler"],
-                position=state["position"],
-                owed=list(state["owed"]),
-                finished=state["finished"],
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"this is not the state of a RingLoader ({error!r})") from error
+        if "version" in state and state["version"] != VERSION:
+            raise ValueError(f"this state has version {state['version']!r}, but version {VERSION} is what this ringbuf reads")
+        if missing := PARTS - state.keys():
+            raise ValueError(f"this is not the state of a RingLoader: it lacks {', '.join(sorted(missing))}")
+        return cls(
+            source_before=state["source_before"],
+            base_seed=state["base_seed"],
+            drawn=state["drawn"],
+            sampler=state["sampler"],
+            position=state["position"],
+            owed=list(state["owed"]),
+            finished=state["finished"],
+        )
 
     def progress(self) -> tuple[int, Sequence[int], bool]:
         """(position, owed, finished) of the pass now."""
@@ -103,7 +113,7 @@ class Fingerprint(NamedTuple):
     def of(cls, loader: Any, *, iterable: bool) -> Fingerprint:
         try:
             batches = None if iterable else len(loader._index_sampler)
-        except TypeError:
+        except (TypeError, NotImplementedError):  # no __len__, or one that says so
             batches = None
         order = loader.sampler if loader.batch_sampler is None or loader.batch_size is not None else loader.batch_sampler
         return cls(
