@@ -71,6 +71,21 @@ def test_tensors_of_every_width_arrive_as_they_are(workers):
     assert torch.equal(batch["lower"].view(torch.uint8)[:, 1], expected.float().to(torch.float8_e4m3fn).view(torch.uint8))
 
 
+class Zeros:
+    """Some of them are torch's efficient zeros, which have no memory."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch._efficientzerotensor((600,)) if index % 2 else torch.full((600,), float(index))
+
+
+def test_a_tensor_without_memory_is_no_crash():
+    (batch,) = RingLoader(Zeros(), batch_size=4, num_workers=1)
+    assert batch[:, 0].tolist() == [0, 0, 2, 0] and torch.equal(batch[3], torch.zeros(600))
+
+
 def test_a_tensor_is_the_memory_of_its_slot():
     with RingLoader(Ramps(), batch_size=4, num_workers=1) as loader:
         iterator = iter(loader)

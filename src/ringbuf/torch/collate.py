@@ -137,8 +137,10 @@ class _Tensors(_Rows):
         if type(value) is not torch.Tensor or value.dtype is not self.dtype or value.shape != self.shape:
             raise _Odd
         plain = value.is_cpu and not (value.requires_grad or value.is_neg() or value.is_conj())
-        if plain and self.writer is not None and value.is_contiguous():
-            self.writer.write_from(row, value.data_ptr())  # an array of it would cost more than its bytes, where they are few
+        # An array of it would cost more than its bytes, where they are few. At no address at all are those whose
+        # storage is gone or was never there.
+        if plain and self.writer is not None and value.is_contiguous() and (address := value.data_ptr()):
+            self.writer.write_from(row, address)
         else:
             self._write(row, self._array(value))
 
