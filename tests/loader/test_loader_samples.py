@@ -364,6 +364,25 @@ def test_what_cannot_be_written_in_place_is_refused(Loader, dataset, words):
         list(Loader(dataset(), batch_size=4))
 
 
+class WithGradient(InPlace):
+    def __getitem__(self, index):
+        return {"x": torch.ones(3, requires_grad=True), "y": index}
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_row_of_a_tensor_with_a_gradient_is_refused(workers):
+    with pytest.raises(TypeError, match=r"\{'x': Tensor\(torch.float32, \(3,\)\), 'y': int\} has no place in a row"):
+        list(TorchLoader(WithGradient(), batch_size=4, num_workers=workers))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.filterwarnings("ignore:RingLoader. sample 5 failed")
+def test_a_substitute_that_does_not_fit_the_rows_is_refused(Loader, workers):
+    options = {"on_error": lambda index, error: {"x": np.zeros(7), "y": 0}, "num_workers": workers}
+    with pytest.raises(RuntimeError, match=r"sample 5 .*\(7,\)|\(7,\) for sample 5"):
+        list(Loader(Slipping(), batch_size=4, **options))
+
+
 # ---- set_epoch, reset ---------------------------------------------------------------------------------------------------
 
 

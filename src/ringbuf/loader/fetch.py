@@ -5,7 +5,7 @@ Nothing here knows of rings. A fetcher is given a `Room` for the memory of a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
@@ -209,7 +209,7 @@ class MapFetcher(Fetcher):
                 if sample is not LEFT_OUT:
                     self._template = sample
                     stack = self._rows_of(indices, room)
-                    stack.fill((sample,))
+                    self._put(stack, sample)
             else:
                 self._write_row(stack, job, place, index)
             left -= 1
@@ -218,9 +218,24 @@ class MapFetcher(Fetcher):
         return stack.finish() if stack is not None and stack.filled else LEFT_OUT
 
     def _rows_of(self, indices: list, room: Room) -> Stack:
-        stack = self._dialect.stack(self._template, rows=len(indices), indices=indices, in_place=True)
+        try:
+            stack = self._dialect.stack(self._template, rows=len(indices), indices=indices, in_place=True)
+        except Irregular:
+            raise TypeError(
+                f"{_outline(self._template)} has no place in a row; a dataset with __getitem_into__ gives dense tensors without "
+                "a gradient, arrays and numbers alone"
+            ) from None
         stack.allocate(room.reserve(stack.nbytes()))
         return stack
+
+    def _put(self, stack: Stack, sample: Any) -> None:
+        """Lay a sample into the next row. No collate_fn can be asked here: the rows before were never samples."""
+        try:
+            stack.fill((sample,))
+        except Irregular:
+            raise RuntimeError(
+                f"sample {self.at!r} is {_outline(sample)}, but a row of its batch is {_outline(self._template)}"
+            ) from None
 
     def _write_row(self, stack: Stack, job: Job, place: int, index: Any) -> None:
         self.at = index
@@ -235,7 +250,7 @@ class MapFetcher(Fetcher):
                 raise
             instead = self._substitute.sample(index, error)
             if instead is not LEFT_OUT:
-                stack.fill((instead,))
+                self._put(stack, instead)
         else:
             stack.filled += 1
 
@@ -327,6 +342,17 @@ def _writes_in_place(dataset: Any) -> bool:
 
 def _no_sample(index: Any) -> RuntimeError:
     return RuntimeError(f"StopIteration was raised for sample {index!r}; an index must give a sample")
+
+
+def _outline(sample: Any) -> str:
+    """What a sample is, without its values."""
+    if hasattr(sample, "dtype"):
+        return f"{type(sample).__name__}({sample.dtype}, {tuple(sample.shape)})"
+    if isinstance(sample, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_outline(value)}' for key, value in sample.items())}}}"
+    if isinstance(sample, (list, tuple)):
+        return f"[{', '.join(map(_outline, sample))}]"
+    return type(sample).__name__
 
 
 def _no_pause() -> int:
