@@ -20,10 +20,12 @@ from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed, Empty
 from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Unsent
-from ringbuf.loader.course import Course, Job
+from ringbuf.loader.course import Course
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
+from ringbuf.loader.ledger import Ledger, Task
 from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.logbook import EPOCH, NOWHERE, Logbook
+from ringbuf.loader.losses import Losses
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
@@ -74,23 +76,6 @@ class Settings(NamedTuple):
         return self.on_worker_death == "restart" and self.seed_by == "worker"
 
 
-class _Task:
-    """A task that is not answered yet.
-
-    number: on the rings; batch: in the pass.
-    worker_id: whose it is; None where it is for whoever comes first.
-    generation: the data ring in which its answer will be; of a task for anybody the oldest one in which it may be. None before
-        it is given out.
-    """
-
-    __slots__ = ("batch", "generation", "index", "number", "packed", "worker_id")
-
-    def __init__(self, number: int, worker_id: int | None, job: Job, packed: bytes):
-        self.number, self.worker_id, self.packed = number, worker_id, packed
-        self.batch, self.index = job.batch, job.index
-        self.generation: int | None = None
-
-
 class WorkerIterator(Pass):
     """Hands out what its workers make."""
 
@@ -112,15 +97,14 @@ class WorkerIterator(Pass):
         )
         # One slot for each worker stays in play, if there are so many.
         self._most_held = self._rings.slots - max(1, min(settings.spec.num_workers, self._rings.slots - 2))
-        self._queue: dict[int, _Task] = {}  # not answered yet, in order
-        self._unsent: deque[_Task] = deque()  # those of them that are not given out yet
-        self._out = 0  # how many are
+        self._tasks = Ledger()
+        self._losses = Losses(self._tasks, crew=self._crew, board=self._board, rings=self._rings, shared=self._shared)
         self._epoch = 0
         self._answers: Counter[int | None] = Counter()  # of this epoch, by worker
         self._mend_at = 0.0  # not before
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
-        self._salvaged: deque[tuple[_Task, Lease | Failure]] = deque()  # answers to hand out before it is raised
+        self._salvaged: deque[tuple[Task, Lease | Failure]] = deque()  # answers to hand out before it is raised
         self._steady = True  # False while tasks and batches change hands: an interrupt then leaves doubts
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
@@ -143,7 +127,7 @@ class WorkerIterator(Pass):
                 self._failure is None
                 and self._steady
                 and not self._crew.stopped
-                and len(self._dead()) <= self._replacements
+                and len(self._losses.dead()) <= self._replacements
             )
 
     def _reset(self, loader: Any) -> None:
@@ -154,7 +138,7 @@ class WorkerIterator(Pass):
             self._jobs = None
             if not self._settings.repeatable:
                 self._call_back()
-            while self._queue:
+            while self._tasks:
                 self._discard_answer()
             self._crew.forget_failures()
             self._epoch += 1
@@ -169,12 +153,9 @@ class WorkerIterator(Pass):
 
     def _call_back(self) -> None:
         """Take back what no worker has begun."""
-        for task in list(self._queue.values()):
-            if task.generation is None:
-                del self._queue[task.number]
-            elif self._board.retract(task.number):
+        for task in self._tasks:
+            if task.generation is None or self._board.retract(task.number):
                 self._settle(task)
-        self._unsent.clear()
 
     def _discard_answer(self) -> None:
         self._steady = False
@@ -209,7 +190,7 @@ class WorkerIterator(Pass):
         if not self._steady:
             self._break_off()
         while self._failure is None:
-            if not self._queue:
+            if not self._tasks:
                 self._finish()
             self._dispatch()  # slots may have come free since
             task = self._receive()
@@ -240,7 +221,7 @@ class WorkerIterator(Pass):
                 return batch
         raise self._failure
 
-    def _go_on(self, task: _Task) -> None:
+    def _go_on(self, task: Task) -> None:
         """A task was answered; keep the others moving."""
         self._settle_answer(task)
         if self._failure is None:
@@ -248,7 +229,7 @@ class WorkerIterator(Pass):
             self._dispatch()
         self._steady = True
 
-    def _settle_answer(self, task: _Task) -> None:
+    def _settle_answer(self, task: Task) -> None:
         """A task was answered: by what lies in `_arrived` still, or by what was taken from there."""
         ended = bool(self._arrived) and self._arrived[0].target == END
         self._arrived.clear()
@@ -256,10 +237,10 @@ class WorkerIterator(Pass):
         self._answers[task.worker_id] += 1
         if ended:
             self._ended.add(task.worker_id)
-            for other in [other for other in self._queue.values() if other.worker_id == task.worker_id]:
+            for other in self._tasks.of(task.worker_id):
                 self._settle(other)  # its worker throws it away
 
-    def _content(self, task: _Task, lease: Lease) -> Any:
+    def _content(self, task: Task, lease: Lease) -> Any:
         """The batch that an answer is, or the error, which is raised."""
         if lease.target != FAILED:
             return self._open(task, lease)
@@ -278,7 +259,7 @@ class WorkerIterator(Pass):
         finally:
             del error  # with this frame in its traceback it would keep itself, and us and our workers, alive
 
-    def _open(self, task: _Task, lease: Lease) -> Any:
+    def _open(self, task: Task, lease: Lease) -> Any:
         """The batch in a slot: views of it, unless the consumer holds too much already."""
         copy = task.generation == self._rings.newest and self._rings.held > self._most_held
         self._account.bytes += lease.nbytes
@@ -336,9 +317,7 @@ class WorkerIterator(Pass):
             return
         number = self._rings.next_task
         self._rings.next_task += 1
-        task = _Task(number, worker_id, job, packed)
-        self._queue[number] = task
-        self._unsent.append(task)
+        self._tasks.enter(Task(number, worker_id, job, packed))
 
     def _choose_worker(self) -> int | None:
         """The next worker in turn whose data has not ended; where order does not matter, one that is not busier
@@ -349,49 +328,38 @@ class WorkerIterator(Pass):
             self._next_worker = (worker_id + 1) % workers
             if worker_id in self._ended:
                 continue
-            if self._settings.in_order or self._load(worker_id) < self._settings.outstanding // (
-                workers - len(self._ended)
-            ):
+            share = self._settings.outstanding // (workers - len(self._ended))
+            if self._settings.in_order or len(self._tasks.of(worker_id)) < share:
                 return worker_id
         return None
-
-    def _load(self, worker_id: int) -> int:
-        return sum(task.worker_id == worker_id for task in self._queue.values())
 
     def _dispatch(self) -> None:
         """Give out what may be out."""
         self._crew.flush()
-        if not self._unsent:
+        task = self._tasks.next_unsent()
+        if task is None:
             return
         steady, self._steady = self._steady, False
         newest = self._rings.newest
-        room = min(self._settings.outstanding, self._rings.slots - self._rings.held) - self._out
-        while room > 0 and self._unsent:
-            task = self._unsent[0]
-            if task.number in self._queue:
-                order = Order(task.number, newest, self._epoch, task.packed)
-                if not self._board.post(order, task.worker_id):
-                    break
-                task.generation = newest
-                self._out += 1
-                room -= 1
-            self._unsent.popleft()
+        most = min(self._settings.outstanding, self._rings.slots - self._rings.held)
+        while task is not None and self._tasks.out < most:
+            order = Order(task.number, newest, self._epoch, task.packed)
+            if not self._board.post(order, task.worker_id):
+                break
+            self._tasks.give_out(task, newest)
+            task = self._tasks.next_unsent()
         self._steady = steady
 
-    def _settle(self, task: _Task) -> None:
+    def _settle(self, task: Task) -> None:
         """A task is answered, or will never be."""
-        del self._queue[task.number]
-        if task.generation is not None:
-            self._out -= 1
-            if self._rings.several:
-                self._rings.retire_below(min((other.generation for other in self._sent()), default=self._rings.newest))
-
-    def _sent(self) -> list[_Task]:
-        return [task for task in self._queue.values() if task.generation is not None]
+        self._tasks.settle(task)
+        if self._rings.several:
+            oldest = self._tasks.oldest_generation()
+            self._rings.retire_below(self._rings.newest if oldest is None else oldest)
 
     # ---- answers in
 
-    def _receive(self) -> _Task | None:
+    def _receive(self) -> Task | None:
         """Wait for the next answer, which then lies in `_arrived`, and return its task. None when a worker died that
         owed it: see `_salvage`. An interrupt in here loses nothing."""
         timeout = self._settings.timeout
@@ -399,16 +367,16 @@ class WorkerIterator(Pass):
         suspect: int | None = None
         while True:
             self._mend()
-            wanted = next(iter(self._queue.values())) if self._settings.in_order else None
+            wanted = self._tasks.first() if self._settings.in_order else None
             if not self._arrived:
                 patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
                 self._take(wanted, 0 if suspect is not None else patience)
             if self._arrived:
                 number = self._arrived[0].tag
                 if self._arrived[0].target != GROW:
-                    return self._queue[number]
-                if number in self._queue:
-                    self._make_room(self._queue[number])
+                    return self._tasks[number]
+                if number in self._tasks:
+                    self._make_room(self._tasks[number])
                 else:  # its worker found slots that were made for another one, and we its answer before its wish
                     self._arrived.clear()
                 continue
@@ -416,19 +384,19 @@ class WorkerIterator(Pass):
                 self._salvage(suspect)
                 return None
             self._check_open()
-            suspect = self._missed(wanted) if self._replacements <= 0 else None
+            suspect = self._losses.missed(wanted, replaceable=False) if self._replacements <= 0 else None
             if suspect is None:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise BatchTimeout(self._timeout_text(wanted))
                 self._dispatch()
 
-    def _take(self, wanted: _Task | None, timeout: float) -> None:
+    def _take(self, wanted: Task | None, timeout: float) -> None:
         """Put an answer to the wanted task, or to any, into `_arrived`, if there is one within `timeout` seconds."""
         number = None if wanted is None else wanted.number
         if not self._rings.several:
             self._take_from(self._rings.newest, timeout, number)
             return
-        tasks = self._sent() if wanted is None else [wanted]
+        tasks = self._tasks.given_out() if wanted is None else [wanted]
         generations = {task.generation for task in tasks if task.generation is not None} or {self._rings.newest}
         if self._shared:  # who makes it may answer in a newer one
             generations = set(range(min(generations), self._rings.newest + 1))
@@ -457,7 +425,7 @@ class WorkerIterator(Pass):
                 return
             time.sleep(SWEEP_S)
 
-    def _make_room(self, task: _Task) -> None:
+    def _make_room(self, task: Task) -> None:
         """A worker asks for larger slots: find or make a generation that has them, or refuse."""
         steady, self._steady = self._steady, False
         wish = Wish.decode(self._arrived.pop())
@@ -465,31 +433,22 @@ class WorkerIterator(Pass):
         try:
             generation = self._rings.fitting(wish.needed_bytes, above=task.generation)
         except (BatchTooLarge, OSError) as error:
-            self._move(task, newest)
+            self._tasks.move(task, newest)
             self._crew.members[wish.worker_id].channel.post("refused", task.number)
             self._go_on(task)
             raise _with_index(error, task.index, self._iterable) from None
-        self._move(task, generation)
+        self._tasks.move(task, generation)
         if generation > newest:
             message, descriptor = self._ring_message()
             self._crew.tell(*message, descriptor=descriptor)
             self._account_for_ring()
         self._steady = steady
 
-    def _move(self, task: _Task, generation: int) -> None:
-        """From this task on, its worker answers in this generation, or in a newer one."""
-        task.generation = max(task.generation, generation)
-        if self._shared:
-            return
-        for other in self._sent():
-            if other.worker_id == task.worker_id and other.number >= task.number:
-                other.generation = max(other.generation, generation)
-
     def _ring_message(self) -> tuple[list, int]:
         newest = self._rings.newest
         return ["ring", newest, self._rings.slot_bytes], self._rings.ring(newest).fileno()
 
-    def _read_failure(self, task: _Task, lease: Lease) -> Failure:
+    def _read_failure(self, task: Task, lease: Lease) -> Failure:
         return Failure.decode(memoryview(lease) if lease.nbytes else self._crew.failure(task.number))
 
     def _letters(self, source: int = NOWHERE, skipped: int = 0) -> list[tuple[list, int | None]]:
@@ -516,9 +475,6 @@ class WorkerIterator(Pass):
             threading.Event().wait()
         raise Closed("the loader was closed while this thread waited for a batch")
 
-    def _dead(self) -> list[int]:
-        return [member.id for member in self._crew.members if member.over()]
-
     @property
     def _replacements(self) -> int:
         """Workers that may still be replaced."""
@@ -529,67 +485,22 @@ class WorkerIterator(Pass):
         if self._replacements <= 0 or self._arrived or time.monotonic() < self._mend_at:
             return
         self._mend_at = time.monotonic() + SLICE_S
-        worker_id = self._missed(None)
+        worker_id = self._losses.missed(None, replaceable=True)
         if worker_id is not None:
             self._replace(worker_id)
-
-    def _missed(self, wanted: _Task | None) -> int | None:
-        """A worker that has died, and without whom there is no answer to the wanted task, or to any; or, where it can be
-        replaced, one that has anything to do at all."""
-        dead = self._dead()
-        if not dead:
-            return None
-        if self._shared:
-            return self._missed_by_all(dead, wanted)
-        if self._replacements > 0:
-            return next((worker_id for worker_id in dead if self._owed(worker_id)), None)
-        owing = {task.worker_id for task in ([wanted] if wanted is not None else self._sent())}
-        return next((worker_id for worker_id in dead if worker_id in owing), None)
-
-    def _missed_by_all(self, dead: list[int], wanted: _Task | None) -> int | None:
-        """The same where tasks are for anybody: while the living have all in hand that we wait for, nobody is missed."""
-        pids = {member.pid: member.id for member in self._crew.members}
-        holders = self._board.holders()
-        answered = self._answered()  # in this order: an answer is there before its task is not
-        for task in list(self._queue.values()) if wanted is None or self._replacements > 0 else [wanted]:
-            holder = pids.get(holders.get(task.number))
-            if task.number not in answered and (holder is None or holder in dead):
-                return dead[0] if holder is None else holder
-        return None
-
-    def _answered(self) -> dict[int, int]:
-        """The tasks whose answers lie in the data rings, and what kind of answer it is."""
-        views = [view for ring in self._rings.all() for view in ring.look()]
-        return {view.tag: view.target for view in views if view.state == "ready" and view.target != GROW}
-
-    def _owed(self, worker_id: int) -> list[_Task]:
-        """The tasks for this worker that it has not answered, given out or not."""
-        answered = self._answered()
-        own = [task for task in self._queue.values() if task.worker_id == worker_id]
-        last = min((task.number for task in own if answered.get(task.number) == END), default=None)
-        return [task for task in own if task.number not in answered and (last is None or task.number < last)]
-
-    def _lost(self, worker_id: int) -> list[_Task]:
-        """The tasks that a dead worker leaves undone; where tasks are for anybody, those that it had begun with."""
-        if not self._shared:
-            return [task for task in self._owed(worker_id) if task.generation is not None]
-        pid = self._crew.members[worker_id].pid
-        holders = self._board.holders()
-        answered = self._answered()  # in this order: see above
-        # Without a holder: its worker has lost it, see tasks.py.
-        return [task for task in self._sent() if holders.get(task.number, pid) == pid and task.number not in answered]
 
     def _replace(self, worker_id: int) -> None:
         """A worker died: start another one in its place, and have exactly that done again which it did not answer."""
         steady, self._steady = self._steady, False
         try:
-            lost = self._lost(worker_id)
+            lost = self._losses.undone(worker_id)
             for task in lost:
                 self._forget_wishes(task)
             letters = self._letters(*self._resumption(worker_id, lost))
             self._board.bury()
             self._rings.bury()
-            self._give_out_again({task.number for task in lost} | set(self._board.recall(None if self._shared else worker_id)))
+            recalled = self._board.recall(None if self._shared else worker_id)
+            self._tasks.take_back({task.number for task in lost}.union(recalled))
             self._account.restarts += 1
             self._crew.replace(worker_id, letters)
         except Exception as error:
@@ -600,38 +511,29 @@ class WorkerIterator(Pass):
         self._steady = steady
         self._dispatch()
 
-    def _forget_wishes(self, task: _Task) -> None:
+    def _forget_wishes(self, task: Task) -> None:
         """Who asked for larger slots for this task is dead."""
         for generation in range(task.generation, self._rings.newest + 1):
             self._take_from(generation, 0, task.number)
             self._arrived.clear()
 
-    def _resumption(self, worker_id: int, lost: list[_Task]) -> tuple[int, int]:
+    def _resumption(self, worker_id: int, lost: list[Task]) -> tuple[int, int]:
         """From which note in the logbook a worker goes on in a dead one's place, and how many batches of the epoch it has to make
         for nothing, because they were answered: those of an iterable dataset come one after another."""
         if self._logbook is None:
             return NOWHERE, 0
         if self._iterable and self._logbook.has_begun(worker_id, self._epoch):
-            owed = {task.number for task in self._sent() if task.worker_id == worker_id}
-            return EPOCH, self._answers[worker_id] + len(owed & self._answered().keys())
+            owed = {task.number for task in self._tasks.of(worker_id) if task.generation is not None}
+            return EPOCH, self._answers[worker_id] + len(owed & self._losses.answered().keys())
         return self._logbook.source(worker_id, {task.number for task in lost}), 0
-
-    def _give_out_again(self, numbers: set[int]) -> None:
-        """Put tasks that nobody does any more back among those that are not given out, in order."""
-        for number in numbers & self._queue.keys():
-            task = self._queue[number]
-            task.generation = None
-            self._out -= 1
-            self._unsent.append(task)
-        self._unsent = deque(sorted(self._unsent, key=lambda task: task.number))
 
     def _salvage(self, worker_id: int) -> None:
         """A worker died with an answer that is needed now: save what is finished, by whomever, and stop the rest."""
         self._steady = False
-        lost = [task.index for task in self._lost(worker_id)]
+        lost = [task.index for task in self._losses.undone(worker_id)]
         if not lost and not self._shared:
-            lost.append(next(task for task in self._queue.values() if task.worker_id == worker_id).index)  # not even given out
-        for task in self._sent():
+            lost.append(self._tasks.of(worker_id)[0].index)  # not even given out
+        for task in self._tasks.given_out():
             self._take_last(task)
             kind = self._arrived[0].target if self._arrived else END
             if kind == FAILED:  # read now: a part of it may be on the channel, which is about to be closed
@@ -652,7 +554,7 @@ class WorkerIterator(Pass):
         self._steady = True
         self._end()
 
-    def _take_last(self, task: _Task) -> None:
+    def _take_last(self, task: Task) -> None:
         """Put the answer to a task into `_arrived` if it is there, in whatever generation: one that asks for larger slots may be
         overtaken, since its worker needs no reply where slots made for another one are large enough, and answers there."""
         for generation in range(task.generation, self._rings.newest + 1):
@@ -661,22 +563,14 @@ class WorkerIterator(Pass):
                 return
             self._arrived.clear()
 
-    def _timeout_text(self, wanted: _Task | None) -> str:
+    def _timeout_text(self, wanted: Task | None) -> str:
         text = f"DataLoader timed out after {self._settings.timeout} seconds"
-        late = [wanted] if wanted is not None else self._sent()
-        waiting_for = ", ".join(map(str, self._whose(late))) or "any"
+        late = [wanted] if wanted is not None else self._tasks.given_out()
+        waiting_for = ", ".join(map(str, self._losses.whose(late))) or "any"
         text += f" waiting for worker {waiting_for}"
         if not self._iterable:
             text += f", which has the sample indices {describe_indices([task.index for task in late])} in hand"
         return text + "; the workers go on, so another next() may succeed"
-
-    def _whose(self, tasks: list[_Task]) -> list[int]:
-        """The workers that have these tasks, or have to do them."""
-        if not self._shared:
-            return sorted({task.worker_id for task in tasks})
-        holders = self._board.holders()
-        pids = {holders.get(task.number) for task in tasks}
-        return [member.id for member in self._crew.members if member.pid in pids]
 
     # ---- accounts and warnings
 
