@@ -101,6 +101,35 @@ class DiesBesideALongError(Dies):
         return super().__getitem__(index)
 
 
+class SleepsBesideErrors(Sleeps):
+    """Sample 1 fails in a way that can be passed over, sample 2 in one that cannot."""
+
+    def __getitem__(self, index):
+        if index in (1, 2):
+            raise ValueError(index)
+        return super().__getitem__(index)
+
+
+def pass_over_the_first(index, error):
+    if index == 2:
+        raise error
+    return np.int64(0)
+
+
+@pytest.mark.filterwarnings("ignore:RingLoader. sample 1 failed")
+def test_what_was_passed_over_before_an_error_is_counted_also_after_another_workers_death():
+    batches = {"batch_sampler": [[0], [1, 2]], "num_workers": 2, "on_error": pass_over_the_first}
+    with RingLoader(SleepsBesideErrors(60), **batches) as loader:
+        iterator = iter(loader)
+        assert eventually(lambda: 1 in iterator._losses.answered())
+        iterator._workers[0].kill()
+        with pytest.raises(ValueError, match="2"):
+            next(iterator)
+        with pytest.raises(WorkerDied):
+            next(iterator)
+        assert [failed.index for failed in loader.stats().failed] == [1]
+
+
 def test_an_error_too_long_for_a_slot_is_delivered_after_another_workers_death():
     with RingLoader(DiesBesideALongError(signal.SIGKILL, at=0), 1, num_workers=2, prefetch_factor=1) as loader:
         iterator = iter(loader)

@@ -139,6 +139,7 @@ class WorkerIterator(Pass):
             if not self._settings.repeatable:
                 self._call_back()
             while self._tasks:
+                self._dispatch()
                 self._discard_answer()
             self._crew.forget_failures()
             self._epoch += 1
@@ -215,7 +216,7 @@ class WorkerIterator(Pass):
             task, answer = self._salvaged.popleft()
             self._course.deliver(task.batch)
             if isinstance(answer, Failure):
-                raise answer.exception()
+                self._report(answer)
             batch = self._open(task, answer)
             if batch is not LEFT_OUT:
                 return batch
@@ -246,10 +247,10 @@ class WorkerIterator(Pass):
             return self._open(task, lease)
         failure = self._read_failure(task, lease)
         del lease
-        self._account.note(PassedOver(*failure.passed_over))
         self._report(failure)
 
     def _report(self, failure: Failure) -> NoReturn:
+        self._account.note(PassedOver(*failure.passed_over))
         error = failure.exception()
         if failure.fatal:
             self._failure = error
