@@ -13,7 +13,7 @@ from loader_data import Growing, Numbered, numbers_in
 from mines import DrawingStream, Draws, DrawsFromTorch, Mine, Patient, die, leave, plain
 from processes import DEADLINE_S, eventually
 
-from ringbuf import RingLoader, WorkerDied
+from ringbuf import RingLoader, WorkerDied, get_worker_info
 from ringbuf.loader import logbook, outlet
 from ringbuf.loader.logbook import Log
 from ringbuf.loader.outlet import Draft, Outlet
@@ -192,10 +192,24 @@ def test_a_spawned_worker_that_leaves_is_replaced_too(tmp_path):
 # ---- what it may have in hand -----------------------------------------------------------------------------------
 
 
+class GrowingWhileOneDies(Growing):
+    """Other workers wait with their samples until the one that is to die has done so, which has a part in any case then."""
+
+    def __init__(self, mine, *arguments):
+        super().__init__(*arguments)
+        self.mine = mine
+
+    def __getitem__(self, index):
+        if get_worker_info().id != self.mine.worker_id:
+            assert self.mine.stepped_on.wait(DEADLINE_S)
+        return super().__getitem__(index)
+
+
 @pytest.mark.parametrize("options", [{}, {"dispatch": "pull"}, {"in_order": False}], ids=str)
 def test_a_worker_that_dies_while_it_waits_for_larger_slots_asks_for_nothing_any_more(tmp_path, monkeypatch, options):
-    Mine(tmp_path, 1).lay(monkeypatch, outlet, "fill", before=False)
-    with loader(Growing(12, 100_000, 50_000), 1, slots=4, **options) as made:
+    mine = Mine(tmp_path, 1)
+    mine.lay(monkeypatch, outlet, "fill", before=False)
+    with loader(GrowingWhileOneDies(mine, 12, 100_000, 50_000), 1, slots=4, **options) as made:
         got = [(int(batch[0, 0]), batch.shape) for batch in made]
         assert made.stats().restarts == 1
     assert sorted(got) == [(n, (1, 100_000 + n * 50_000)) for n in range(12)]
