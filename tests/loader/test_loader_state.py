@@ -1,8 +1,13 @@
 """Where a loader is can be saved and loaded: the batches that follow are those of an undisturbed run."""
 
+import contextlib
+import io
 import pickle
+import random
+import resource
 import sys
 import threading
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -358,3 +363,271 @@ def test_a_sampler_with_a_state_is_taken_along(kind):
     second.load_state_dict(state)
     assert indices(second) == whole[1][4:]
     assert indices(second) == whole[2]
+
+
+def test_a_sampler_with_a_state_keeps_it_between_passes():
+    first = TorchLoader(Squares(), batch_size=3, sampler=Stateful())
+    whole = passes(TorchLoader(Squares(), batch_size=3, sampler=Stateful()), 2)
+    assert indices(first) == whole[0]
+    second = TorchLoader(Squares(), batch_size=3, sampler=Stateful())
+    second.load_state_dict(first.state_dict())
+    assert indices(second) == whole[1]
+
+
+class Ordered:
+    """A batch sampler of somebody's own, which draws its order when it begins (at_once), or when it is first asked."""
+
+    def __init__(self, draw, at_once=True):
+        self.draw = draw
+        self.at_once = at_once
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        return self._batches(self.draw()) if self.at_once else self._batches(None)
+
+    def _batches(self, order):
+        order = self.draw() if order is None else order
+        for start in range(0, 23, 3):
+            yield order[start : start + 3]
+
+
+class Lazy:
+    """A batch sampler that draws each batch when it is asked for it."""
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        for _ in range(8):
+            yield torch.randint(23, (3,)).tolist()
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+OTHER_STREAMS = {
+    "a weighted sampler without a generator": lambda seed: {
+        "sampler": torch.utils.data.WeightedRandomSampler([1.0] * 23, 23),
+        "batch_size": 3,
+        "generator": generator(seed),
+    },
+    "a sampler with a generator of its own": lambda seed: {
+        "sampler": torch.utils.data.RandomSampler(range(23), replacement=True, num_samples=100, generator=generator(seed)),
+        "batch_size": 3,
+    },
+    "numpy's sampler in a loader for numpy": lambda seed: {
+        "sampler": ringbuf.loader.RandomSampler(range(23), generator=np.random.default_rng(seed)),
+        "batch_size": 3,
+    },
+    "torch's sampler in a loader for numpy": lambda _: {"sampler": torch.utils.data.RandomSampler(range(23)), "batch_size": 3},
+    "torch's stream": lambda _: {"batch_sampler": Ordered(lambda: torch.randperm(23).tolist(), at_once=False)},
+    "Python's stream": lambda _: {"batch_sampler": Ordered(lambda: random.sample(range(23), 23), at_once=False)},
+    "numpy's stream": lambda _: {"batch_sampler": Ordered(lambda: np.random.permutation(23).tolist(), at_once=False)},
+    "torch's stream batch by batch": lambda _: {"batch_sampler": Lazy()},
+}
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+PLAIN = [(number,) for number in range(23)]  # it draws nothing
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])
+@pytest.mark.parametrize("whose", OTHER_STREAMS)
+def test_the_order_is_exact_whatever_stream_a_sampler_draws_from(whose, before, after):
+    Loader = ringbuf.RingLoader if "for numpy" in whose else TorchLoader
+    options = OTHER_STREAMS[whose]
+    seed_all(1)
+    whole = passes(Loader(PLAIN, num_workers=before, **options(7)), 3)
+    seed_all(1)
+    first = Loader(PLAIN, num_workers=before, **options(7))
+    assert indices(first) == whole[0]
+    seen, state = saved_after(first, 3)
+    assert seen == whole[1][:3]
+    seed_all(2)
+    second = Loader(PLAIN, num_workers=after, **options(8))
+    second.load_state_dict(state)
+    assert indices(second) == whole[1][3:]
+    assert indices(second) == whole[2]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])
+def test_a_sampler_that_draws_when_it_begins_goes_on_with_other_workers(before, after):
+    """torch begins twice where there are workers; a pass that goes on begins as often as it did at first."""
+    first = TorchLoader(Squares(), batch_sampler=Ordered(lambda: torch.randperm(23).tolist()), num_workers=before)
+    seen, state = saved_after(first, 3)
+    second = TorchLoader(Squares(), batch_sampler=Ordered(lambda: torch.randperm(23).tolist()), num_workers=after)
+    second.load_state_dict(state)
+    assert sorted(chain(*seen, *indices(second))) == list(range(23))
+
+
+def test_a_state_needs_no_trust_in_its_file():
+    loader = TorchLoader(Squares(), batch_sampler=Ordered(lambda: random.sample(range(23), 23)))
+    next(iter(loader))
+    file = io.BytesIO()
+    torch.save(loader.state_dict(), file)
+    file.seek(0)
+    assert same(torch.load(file, weights_only=True), loader.state_dict())
+
+
+def test_a_state_of_other_streams_is_refused_and_changes_nothing():
+    def kinds():
+        return ringbuf.RingLoader(Squares()), TorchLoader(Squares()), TorchLoader(Squares(), generator=generator(1))
+
+    for loader in range(3):
+        for other in {0, 1, 2} - {loader}:
+            mine, theirs = kinds()[loader], kinds()[other]
+            theirs.set_epoch(5)
+            with pytest.raises(ValueError, match="random streams"):
+                mine.load_state_dict(theirs.state_dict())
+            assert mine.state_dict()["epoch"] is None
+
+
+@pytest.mark.parametrize("lost", ["source", "epoch", "loader", "pulled"])
+def test_a_state_that_lacks_a_part_is_no_state(make, lost):
+    state = make().state_dict()
+    del state[lost]
+    with pytest.raises(ValueError, match="not the state of a RingLoader"):
+        make().load_state_dict(state)
+
+
+def test_a_pass_goes_on_with_the_epoch_that_it_began_with():
+    def make():
+        return TorchLoader(Squares(), batch_size=3, sampler=torch.utils.data.DistributedSampler(Squares(), 1, 0))
+
+    first = make()
+    first.set_epoch(4)
+    whole = indices(first)
+    iterator = iter(first)
+    seen = indices(next(iterator) for _ in range(3))
+    first.set_epoch(5)  # for the next pass
+    second = make()
+    second.load_state_dict(first.state_dict())
+    assert seen + indices(second) == whole
+
+
+def test_a_pass_that_could_not_begin_does_not_forget_where(make):
+    whole = passes(make(), 1)[0]
+    _, state = saved_after(make(), 3)
+    second = make(seed=1, num_workers=2)
+    second.load_state_dict(state)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            iter(second)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert indices(second) == whole[3:]
+
+
+def items(iterator, count=100):
+    """So many batches as lists; for those that fail, the names of their errors."""
+    taken = []
+    with contextlib.suppress(StopIteration):
+        while len(taken) < count:
+            try:
+                taken.append(np.asarray(next(iterator)).tolist())
+            except (ValueError, ringbuf.BatchTooLarge) as error:
+                taken.append(type(error).__name__)
+    return taken
+
+
+class Failing(torch.utils.data.IterableDataset):
+    """0, 1, 2, ..., shared out; where 5 would be, it fails and goes on, and 8 is large."""
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info() or ringbuf.get_worker_info()
+        self.next, self.step = (0, 1) if info is None else (info.id, info.num_workers)
+        return self
+
+    def __next__(self):
+        number, self.next = self.next, self.next + self.step
+        if number >= 14:
+            raise StopIteration
+        if number == 5:
+            raise ValueError
+        return np.full(100_000 if number == 8 else 1, number)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_what_failed_before_is_no_error_when_a_stream_goes_on(make, workers):
+    options = {"dataset": Failing(), "shuffle": None, "num_workers": workers, "max_bytes": 400_000, "batch_size": 1}
+    whole = items(iter(make(**options)))
+    assert "ValueError" in whole
+    assert ("BatchTooLarge" in whole) == bool(workers)
+    first = make(**options)
+    iterator = iter(first)
+    seen = items(iterator, 10)
+    second = make(**options)
+    second.load_state_dict(first.state_dict())
+    assert seen + items(iter(second)) == whole
+
+
+def test_a_batch_that_was_too_large_counts_as_its_batch_when_a_pass_goes_on(make):
+    options = {"dataset": [np.full(100_000 if number == 4 else 1, number) for number in range(9)], "batch_size": 1}
+    options |= {"shuffle": None, "num_workers": 2, "max_bytes": 400_000}
+    whole = items(iter(make(**options)))
+    first = make(**options)
+    seen = items(iter(first), 7)
+    second = make(**options)
+    second.load_state_dict(first.state_dict())
+    assert seen + items(iter(second)) == whole
+
+
+class Waiting(Counting):
+    """The first worker has its first sample when `gate` is open."""
+
+    def __init__(self, gate):
+        self.gate = gate
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info() or ringbuf.get_worker_info()
+        for number in super().__iter__():
+            if info.id == 0:
+                assert self.gate.wait(30)
+            yield number
+
+
+def test_out_of_order_each_batch_of_a_stream_comes_once(make):
+    import multiprocessing
+
+    gate = multiprocessing.get_context("fork").Event()
+    options = {"dataset": Waiting(gate), "shuffle": None, "num_workers": 2, "in_order": False}
+    first = make(**options)
+    iterator = iter(first)
+    seen = [next(iterator).tolist() for _ in range(3)]
+    assert seen == [[1, 3, 5], [7, 9, 11], [13, 15, 17]], "while the first worker has none"
+    state = first.state_dict()
+    gate.set()
+    second = make(**options)
+    second.load_state_dict(state)
+    assert sorted(chain(*seen, *(batch.tolist() for batch in second))) == list(range(20))
+
+
+def test_what_an_interrupt_took_was_not_delivered(make, monkeypatch):
+    class Interrupt(BaseException):
+        pass
+
+    first = make(num_workers=1)
+    iterator = iter(first)
+    seen = indices([next(iterator)])
+    go_on = iterator._go_on
+
+    def interrupted(task):
+        go_on(task)
+        raise Interrupt
+
+    monkeypatch.setattr(iterator, "_go_on", interrupted)
+    with pytest.raises(Interrupt):
+        next(iterator)
+    second = make(seed=1)
+    second.load_state_dict(first.state_dict())
+    assert seen + indices(second) == passes(make(), 1)[0]

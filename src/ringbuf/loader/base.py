@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,35 +16,19 @@ from ringbuf.loader.fetch import make_fetcher
 from ringbuf.loader.iterator import Settings, WorkerIterator
 from ringbuf.loader.passes import InProcessIterator, Pass, Promise
 from ringbuf.loader.rings import RingPool, first_slot_bytes
+from ringbuf.loader.source import Source
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.state import Bookmark, Fingerprint
 from ringbuf.loader.stats import Account, LoaderStats
 from ringbuf.loader.substitute import Substitute, check_policy
 
-__all__ = ["LoaderBase", "RandomSource"]
+__all__ = ["LoaderBase", "Opening"]
 
 SPARE_SLOTS = 2  # one for the batch that the consumer looks at, one for the next that it gets meanwhile
 MOST_WORKERS = 255  # of the participants that a ring has room for, one is the main process
 
 # What an option can be, where it is one of a few words.
 CHOICES = {"dispatch": ("static", "pull"), "on_worker_death": ("raise", "restart"), "seed_by": ("worker", "sample")}
-
-
-class RandomSource:
-    """The random numbers that a loader itself draws: for the order of samples, and to seed workers."""
-
-    def state(self) -> Any:
-        """Where it is; something that pickles."""
-        raise NotImplementedError
-
-    def restore(self, state: Any) -> None:
-        """Go there."""
-        raise NotImplementedError
-
-    def replay(self, state: Any) -> AbstractContextManager:
-        """Draw once more, within the block, what was drawn from there on. A source that the whole program draws from is
-        afterwards where it was before; the loader's own is where the replay left it."""
-        raise NotImplementedError
 
 
 class Opening(NamedTuple):
@@ -94,12 +78,15 @@ class LoaderBase:
         raise NotImplementedError
 
     @property
-    def _source(self) -> RandomSource:
-        """Where it draws from."""
+    def _own_generator(self) -> Any:
+        """What it draws from; None for torch's global stream."""
         raise NotImplementedError
 
-    def _open(self) -> Opening:
-        """Draw for a pass that begins, and begin with its sampler."""
+    def _open(self, *, twice: bool) -> Opening:
+        """Draw for a pass that begins, and begin with its sampler.
+
+        twice: whether that is done as torch's loader does it where there are workers.
+        """
         raise NotImplementedError
 
     def _open_again(self, base_seed: int) -> Opening:
@@ -171,14 +158,27 @@ class LoaderBase:
         if self._closed:
             raise Closed("this loader was closed; make a new one")
         if not self.persistent_workers or self.num_workers == 0:
-            return self._get_iterator()
+            with self._place_kept():
+                return self._get_iterator()
         if isinstance(self._iterator, WorkerIterator):
             if self._iterator.usable:
-                self._iterator._reset(self)
+                with self._place_kept():
+                    self._iterator._reset(self)
                 return self._iterator
             self._iterator.close()
-        self._iterator = self._get_iterator()
+        with self._place_kept():
+            self._iterator = self._get_iterator()
         return self._iterator
+
+    @contextlib.contextmanager
+    def _place_kept(self) -> Iterator[None]:
+        """Where a pass cannot begin, the next one still goes on where this one was to."""
+        place = self._bookmark, self._pending
+        try:
+            yield
+        except BaseException:
+            self._bookmark, self._pending = place
+            raise
 
     def _get_iterator(self) -> Pass:
         self._check_ring_options()
@@ -194,19 +194,19 @@ class LoaderBase:
             "account": self._account,
             "promise": self._promise(),
             "finish": self._finish(),
+            "to_skip": course.to_skip,
         }
         if self.num_workers > 0:
             iterator: Pass = self._worker_pass(settings=self._settings(opening), pool=self._pool, **common)
             self._iterators.add(iterator)
         else:
             iterator = self._in_process_pass(fetcher=self._fetcher(opening), **common)
-        iterator.skip(self._bookmark.to_skip)
         return iterator
 
-    def _next_course(self) -> tuple[Course, Promise | None, int]:
-        """For a pass with the workers of the one before: its course, and how many batches to skip."""
+    def _next_course(self) -> tuple[Course, Promise | None, Sequence[int]]:
+        """For a pass with the workers of the one before: its course, and how many batches of each worker to skip."""
         course, _ = self._begin_course(self._bookmark.base_seed)
-        return course, self._promise(), self._bookmark.to_skip
+        return course, self._promise(), course.to_skip
 
     def _begin_course(self, base_seed: int | None) -> tuple[Course, Opening]:
         """Draw what a pass needs; from where the loaded state says, if there is one.
@@ -218,37 +218,37 @@ class LoaderBase:
         source, iterable = self._source, self._iterable
         before = source.state() if resumed is None else resumed.source_before
         drawn = base_seed is None if resumed is None else resumed.drawn
+        twice = self.num_workers > 0 if resumed is None else resumed.twice
 
         def begin() -> tuple[Course, Opening]:
             if drawn or self.seed_by == "sample":
-                opening = self._open()
+                opening = self._open(twice=twice)
             else:
                 opening = self._open_again(base_seed if resumed is None else resumed.base_seed)
-            position, owed = (0, []) if resumed is None else (resumed.position, resumed.owed)
             constants = {
                 "seed": opening.base_seed if self.seed_by == "sample" else None,
                 "epoch": self._epoch,
                 "shared_seed": opening.shared_seed,
             }
-            return Course(opening.indices, numbered=not iterable, position=position, owed=owed, **constants), opening
+            progress = None if resumed is None else resumed.progress
+            return Course(opening.indices, numbered=not iterable, resumed=progress, **constants), opening
 
         if resumed is None:
-            sampler_state = _state_of(self._index_sampler, self.sampler)
+            sampler_state = self._sampler_state()
             course, opening = begin()
         else:
             sampler_state = resumed.sampler
             _restore(sampler_state, self._index_sampler, self.sampler)
             with source.replay(before):
                 course, opening = begin()
-                if not iterable:
-                    course.prime()
         self._bookmark = Bookmark(
             course=course,
             source_before=before,
             base_seed=opening.base_seed,
             drawn=drawn,
+            twice=twice,
             sampler=sampler_state,
-            to_skip=resumed.position if iterable and resumed is not None else 0,
+            epoch=self._epoch,
         )
         return course, opening
 
@@ -329,16 +329,18 @@ class LoaderBase:
         that loads it goes on with the next batch, with any number of workers, also where batches come out of order.
         With an iterable dataset the number of workers must be the same, and what was delivered is made once more and
         thrown away.
-        The order of samples is exact. Random numbers that workers draw are with seed_by="sample"; otherwise the
-        workers' streams begin anew.
+        The order of samples is exact, unless a sampler draws from a generator that it does not have as `generator`.
+        Random numbers that workers draw are with seed_by="sample"; otherwise the workers' streams begin anew.
         """
-        if self._pending is not None:
-            bookmark, progress = self._pending, (self._pending.position, self._pending.owed, self._pending.finished)
-        else:
-            bookmark = self._bookmark
-            progress = bookmark.progress()
+        bookmark = self._bookmark if self._pending is None else self._pending
+        finished = bookmark.finished
+        under_way = self._pending is None and not finished
         return bookmark.state(
-            progress=progress, source=self._source.state(), epoch=self._epoch, fingerprint=self._fingerprint()
+            source=self._source.state(),
+            # What is set meanwhile is for the next pass.
+            epoch=bookmark.epoch if under_way else self._epoch,
+            sampler=self._sampler_state() if finished else bookmark.sampler,
+            fingerprint=self._fingerprint(),
         )
 
     def load_state_dict(self, state: dict) -> None:
@@ -352,10 +354,22 @@ class LoaderBase:
             return
         pending = Bookmark.load(state)
         self._fingerprint().check(state["loader"])
-        if state["epoch"] is not None:
-            self.set_epoch(state["epoch"])
-        self._source.restore(state["source"])
+        source = self._source
+        source.check(state["source"])
+        source.restore(state["source"])
+        if pending.epoch is not None:
+            self.set_epoch(pending.epoch)
+        if pending.finished:
+            _restore(pending.sampler, self._index_sampler, self.sampler)
         self._pending = pending
+
+    @property
+    def _source(self) -> Source:
+        batch_sampler = self.batch_sampler
+        return Source.of(self._own_generator, (self.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)))
+
+    def _sampler_state(self) -> Any:
+        return _state_of(self._index_sampler, self.sampler)
 
     def _fingerprint(self) -> Fingerprint:
         return Fingerprint.of(self, iterable=self._iterable)
@@ -370,7 +384,7 @@ class LoaderBase:
         """End the workers that are kept from pass to pass; the next pass starts new ones, which see the dataset as it is
         then."""
         iterator, self._iterator = self._iterator, None
-        if iterator is not None:
+        if isinstance(iterator, Pass):  # a subclass may have put something around it
             iterator.close()
 
     def close(self) -> None:

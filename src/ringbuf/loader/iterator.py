@@ -76,6 +76,10 @@ class Settings(NamedTuple):
         return self.on_worker_death == "restart" and self.seed_by == "worker"
 
 
+class _ToldBefore(Exception):
+    """A batch was refused again that had been refused before the pass was resumed."""
+
+
 class WorkerIterator(Pass):
     """Hands out what its workers make."""
 
@@ -147,10 +151,9 @@ class WorkerIterator(Pass):
             self._mend_at = 0.0
             self._done = False
             self._num_yielded = 0
-            self._course, self._promise = course, promise
+            self._course, self._promise, self._to_skip = course, promise, list(to_skip)
             self._begin()
             self._steady = True
-            self.skip(to_skip)
 
     def _call_back(self) -> None:
         """Take back what no worker has begun."""
@@ -164,7 +167,7 @@ class WorkerIterator(Pass):
             task = self._receive()
         except (BatchTimeout, Unsent):
             raise
-        except (BatchTooLarge, OSError):  # no room for it, which does not matter any more
+        except (BatchTooLarge, OSError, _ToldBefore):  # no room for it, which does not matter any more
             return
         if task is None:
             raise self._failure
@@ -194,7 +197,10 @@ class WorkerIterator(Pass):
             if not self._tasks:
                 self._finish()
             self._dispatch()  # slots may have come free since
-            task = self._receive()
+            try:
+                task = self._receive()
+            except _ToldBefore:
+                continue
             if task is None:
                 break
             self._steady = False
@@ -203,24 +209,52 @@ class WorkerIterator(Pass):
                 self._go_on(task)
                 self._account.note(passed_over)
                 continue
-            self._course.deliver(task.batch)
+            if self._skipped(task):
+                self._throw_away(task, self._arrived.pop())
+                self._go_on(task)
+                continue
             try:
                 batch = self._content(task, self._arrived.pop())
             except Exception:
+                self._deliver(task)
                 self._go_on(task)
                 raise
             self._go_on(task)
+            self._deliver(task)  # last of all: what an interrupt loses was not delivered
             if batch is not LEFT_OUT:
                 return batch
         while self._salvaged:
             task, answer = self._salvaged.popleft()
-            self._course.deliver(task.batch)
+            if self._skipped(task):
+                continue
+            self._deliver(task)
             if isinstance(answer, Failure):
                 self._report(answer)
             batch = self._open(task, answer)
             if batch is not LEFT_OUT:
                 return batch
         raise self._failure
+
+    def _deliver(self, task: Task) -> None:
+        self._course.deliver(task.batch, task.worker_id or 0)
+
+    def _skipped(self, task: Task) -> bool:
+        """Whether what a task is answered with was delivered before this pass was resumed; asked once for each answer. The
+        first batches of each worker are, whatever the order in which they come."""
+        worker_id = task.worker_id
+        if worker_id is None or worker_id >= len(self._to_skip) or not self._to_skip[worker_id]:
+            return False
+        self._to_skip[worker_id] -= 1
+        self._num_yielded += 1
+        return True
+
+    def _throw_away(self, task: Task, lease: Lease) -> None:
+        if lease.target != FAILED:
+            return
+        failure = self._read_failure(task, lease)
+        del lease
+        if failure.fatal:
+            self._report(failure)
 
     def _go_on(self, task: Task) -> None:
         """A task was answered; keep the others moving."""
@@ -436,7 +470,12 @@ class WorkerIterator(Pass):
         except (BatchTooLarge, OSError) as error:
             self._tasks.move(task, newest)
             self._crew.members[wish.worker_id].channel.post("refused", task.number)
+            known = self._skipped(task)
+            if not known:
+                self._deliver(task)
             self._go_on(task)
+            if known:
+                raise _ToldBefore from None
             raise _with_index(error, task.index, self._iterable) from None
         self._tasks.move(task, generation)
         if generation > newest:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from ringbuf.loader.advice import warn
-from ringbuf.loader.base import LoaderBase, Opening, RandomSource
+from ringbuf.loader.base import LoaderBase, Opening
 from ringbuf.loader.dataset import is_iterable_style
 from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.sampler import (
@@ -27,24 +26,6 @@ __all__ = ["RingLoader"]
 
 # What is fixed once a loader is made.
 FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
-
-
-class Stream(RandomSource):
-    """The loader's own numpy generator."""
-
-    def __init__(self, generator: np.random.Generator):
-        self._generator = generator
-
-    def state(self) -> Any:
-        return self._generator.bit_generator.state
-
-    def restore(self, state: Any) -> None:
-        self._generator.bit_generator.state = state
-
-    @contextmanager
-    def replay(self, state: Any) -> Iterator[None]:
-        self.restore(state)
-        yield
 
 
 class RingLoader(LoaderBase):
@@ -184,10 +165,11 @@ class RingLoader(LoaderBase):
         return self._dataset_kind == "iterable"
 
     @property
-    def _source(self) -> Stream:
-        return Stream(self._stream)
+    def _own_generator(self) -> np.random.Generator:
+        return self._stream
 
-    def _open(self) -> Opening:
+    def _open(self, *, twice: bool) -> Opening:
+        del twice  # that would help nobody
         return Opening(iter(self._index_sampler), draw_base_seed(self._stream))
 
     def _open_again(self, base_seed: int) -> Opening:

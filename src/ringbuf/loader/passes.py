@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,6 +32,7 @@ class Pass:
     index_sampler: what tells the length.
     promise: what to warn about when more comes; None when nobody asked.
     finish: what becomes of each batch at last, when it is pinned for one.
+    to_skip: batches of each worker to make and throw away: they were delivered before, or what went wrong with them was told.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Pass:
         account: Account,
         promise: Promise | None,
         finish: Callable[[Any], Any] | None = None,
+        to_skip: Sequence[int] = (),
     ):
         self._course = course
         self._index_sampler = index_sampler
         self._account = account
         self._promise = promise
         self._finish_batch = finish
+        self._to_skip = list(to_skip)
         self._num_yielded = 0
         self._done = False
         self._closed = False  # before it was done
@@ -77,20 +80,6 @@ class Pass:
             if self._promise is not None and self._num_yielded > self._promise.samples:
                 self._warn_of_broken_promise()
             return batch if self._finish_batch is None else self._finish_batch(batch)
-
-    def skip(self, batches: int) -> None:
-        """Make so many batches and throw them away: they were delivered before, or errors in their place."""
-        for _ in range(batches):
-            before = self._course.progress()
-            try:
-                self._produce()
-            except StopIteration:
-                return
-            except Exception:
-                if self._course.progress() == before:  # not in a batch's place, so there is none to go on with
-                    raise
-            else:
-                self._num_yielded += 1
 
     @property
     def ours(self) -> bool:
@@ -133,6 +122,7 @@ class InProcessIterator(Pass):
         self._aside = preserved if self._course.constants.get("seed") is not None else nullcontext
 
     def _produce(self) -> Any:
+        self._skip()
         batch = LEFT_OUT
         while batch is LEFT_OUT:
             try:
@@ -152,6 +142,18 @@ class InProcessIterator(Pass):
             self._course.deliver(job.batch)
         self._account.bytes += array_bytes(batch)
         return batch
+
+    def _skip(self) -> None:
+        while self._to_skip and self._to_skip[0]:
+            try:
+                self._fetcher.fetch(next(self._course), PrivateRoom(), private=True)
+            except Exhausted:
+                return  # who asks next is told so, too
+            except Exception:  # it was told before
+                pass
+            self._fetcher.notes()
+            self._to_skip[0] -= 1
+            self._num_yielded += 1
 
     def _end(self) -> NoReturn:
         self._done = self._course.finished = True

@@ -36,13 +36,13 @@ class SequentialSampler:
 class RandomSampler:
     """Every index of `data_source` once, in an order drawn anew for each pass.
 
-    generator: where the order is drawn from; None draws from the system's entropy, and leaves every other
-    random stream of the process alone.
+    generator: where the order is drawn from; None stands for one of its own, seeded by the system's entropy, and leaves every
+        other random stream of the process alone.
     """
 
     def __init__(self, data_source: Sized, *, generator: np.random.Generator | None = None):
         self.data_source = data_source
-        self.generator = generator
+        self.generator = generator if generator is not None else np.random.default_rng()
         if len(data_source) <= 0:
             raise ValueError(
                 f"num_samples should be a positive integer value, but got num_samples={len(data_source)}: "
@@ -54,8 +54,7 @@ class RandomSampler:
         return len(self.data_source)
 
     def __iter__(self) -> Iterator[int]:
-        generator = self.generator if self.generator is not None else np.random.default_rng()
-        order = generator.permutation(len(self.data_source))
+        order = self.generator.permutation(len(self.data_source))
         for start in range(0, len(order), CHUNK):
             yield from order[start : start + CHUNK].tolist()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ringbuf.loader.course import Course
+from ringbuf.loader.course import Course, Progress
 
 __all__ = ["Bookmark", "Fingerprint"]
 
@@ -16,9 +15,12 @@ PARTS = {
     "epoch",
     "position",
     "owed",
+    "pulled",
+    "by_worker",
     "finished",
     "base_seed",
     "drawn",
+    "twice",
     "source",
     "source_before",
     "sampler",
@@ -32,21 +34,21 @@ class Bookmark:
 
     course: how far it is; None where the pass was loaded and not begun yet, or where there was none.
     source_before: the state of what the loader draws from, before it drew for this pass.
-    base_seed: the seed of its workers. drawn: whether it was drawn for this pass, not for an earlier one.
+    base_seed: the seed of its workers. drawn: whether it was drawn for this pass, not for an earlier one; twice: and whether
+        its sampler began twice for it.
     sampler: the state that the sampler had, if it has one.
-    to_skip: batches that this pass has to make again before it delivers any.
-    position, owed, finished: as loaded.
+    epoch: what `set_epoch` was told last.
+    loaded: how far it was; None where there was no pass, or it had ended.
     """
 
     course: Course | None = None
     source_before: Any = None
     base_seed: int = 0
     drawn: bool = True
+    twice: bool = False
     sampler: Any = None
-    to_skip: int = 0
-    position: int = 0
-    owed: Sequence[int] = ()
-    finished: bool = True
+    epoch: int | None = None
+    loaded: Progress | None = None
 
     @classmethod
     def before_all(cls) -> Bookmark:
@@ -60,39 +62,45 @@ class Bookmark:
             raise ValueError(f"this state has version {state['version']!r}, but version {VERSION} is what this ringbuf reads")
         if missing := PARTS - state.keys():
             raise ValueError(f"this is not the state of a RingLoader: it lacks {', '.join(sorted(missing))}")
+        progress = Progress(state["position"], list(state["owed"]), state["pulled"], list(state["by_worker"]))
         return cls(
             source_before=state["source_before"],
             base_seed=state["base_seed"],
             drawn=state["drawn"],
+            twice=state["twice"],
             sampler=state["sampler"],
-            position=state["position"],
-            owed=list(state["owed"]),
-            finished=state["finished"],
+            epoch=state["epoch"],
+            loaded=None if state["finished"] else progress,
         )
 
-    def progress(self) -> tuple[int, Sequence[int], bool]:
-        """(position, owed, finished) of the pass now."""
-        if self.course is None:
-            return self.position, self.owed, self.finished
-        if self.course.finished:
-            return 0, [], True
-        return *self.course.progress(), False
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self.loaded is None if self.course is None else self.course.finished
 
-    def state(
-        self, *, progress: tuple[int, Sequence[int], bool], source: Any, epoch: int | None, fingerprint: Fingerprint
-    ) -> dict:
-        position, owed, finished = progress
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        if self.finished:
+            return Progress()
+        return self.loaded if self.course is None else self.course.progress()
+
+    def state(self, *, source: Any, epoch: int | None, sampler: Any, fingerprint: Fingerprint) -> dict:
+        progress, finished = self.progress, self.finished
         return {
             "version": VERSION,
             "epoch": epoch,
-            "position": position,
-            "owed": list(owed),
+            "position": progress.position,
+            "owed": list(progress.owed),
+            "pulled": progress.pulled,
+            "by_worker": list(progress.by_worker),
             "finished": finished,
             "base_seed": self.base_seed,
             "drawn": self.drawn,
+            "twice": self.twice,
             "source": source,
             "source_before": None if finished else self.source_before,
-            "sampler": None if finished else self.sampler,
+            "sampler": sampler,
             "loader": fingerprint._asdict(),
         }
 

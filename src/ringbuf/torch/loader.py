@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -15,7 +14,7 @@ from torch.utils.data import DataLoader, IterDataPipe, MapDataPipe, dataloader, 
 from torch.utils.data._utils.pin_memory import pin_memory as pin
 
 from ringbuf.loader.advice import warn
-from ringbuf.loader.base import LoaderBase, Opening, RandomSource
+from ringbuf.loader.base import LoaderBase, Opening
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.passes import InProcessIterator
 from ringbuf.torch.dialect import Tensors
@@ -24,34 +23,6 @@ from ringbuf.torch.rebuilding import warn_if_rebuilt
 __all__ = ["RingLoader"]
 
 Sample = TypeVar("Sample", covariant=True)
-
-
-class Generators(RandomSource):
-    """The generator that a loader was given, else torch's global one; and the one that its sampler was given."""
-
-    def __init__(self, own: torch.Generator | None, *samplers: Any):
-        # Anything else is refused, in torch's words, by who draws from it.
-        self._generators = [own] if own is None or isinstance(own, torch.Generator) else []
-        for sampler in samplers:
-            other = getattr(sampler, "generator", None)
-            if isinstance(other, torch.Generator) and not any(other is known for known in self._generators):
-                self._generators.append(other)
-
-    def state(self) -> list[torch.Tensor]:
-        return [torch.get_rng_state() if one is None else one.get_state() for one in self._generators]
-
-    def restore(self, state: list[torch.Tensor]) -> None:
-        for one, saved in zip(self._generators, state):
-            torch.set_rng_state(saved) if one is None else one.set_state(saved)
-
-    @contextmanager
-    def replay(self, state: list[torch.Tensor]) -> Iterator[None]:
-        shared = torch.get_rng_state()
-        self.restore(state)
-        try:
-            yield
-        finally:
-            torch.set_rng_state(shared)
 
 
 class _Profiled:
@@ -164,8 +135,8 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         return self._dataset_kind == dataloader._DatasetKind.Iterable
 
     @property
-    def _source(self) -> Generators:
-        return Generators(self.generator, self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None))
+    def _own_generator(self) -> torch.Generator | None:
+        return self.generator
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -179,12 +150,11 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
 
     # What is drawn, and in which order, is torch's: dataloader._BaseDataLoaderIter and its two subclasses.
 
-    def _open(self) -> Opening:
+    def _open(self, *, twice: bool) -> Opening:
         shared_seed = self._draw_shared_seed()
         indices = iter(self._index_sampler)
         base_seed = torch.empty((), dtype=torch.int64).random_(generator=self.generator).item()
-        if self.num_workers > 0:
-            # torch begins twice, and a sampler may draw each time.
+        if twice:  # and a sampler may draw each time
             return self._open_again(int(base_seed))._replace(shared_seed=shared_seed)
         return Opening(indices, int(base_seed), shared_seed)
 
