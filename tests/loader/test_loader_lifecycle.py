@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -346,6 +347,48 @@ def test_closing_wakes_a_thread_that_waits():
     loader.close()
     thread.join(5)
     assert isinstance(caught[0], Closed)
+
+
+@pytest.fixture
+def on_alarm():
+    """Sets what SIGALRM, which comes in a moment, shall do; ended when the test is."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def set_up(action):
+        signal.signal(signal.SIGALRM, lambda *_: action())
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+
+    yield set_up
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("ask", ["batch", "pass"])
+def test_a_signal_handler_cannot_take_what_the_interrupted_call_waits_for(on_alarm, ask):
+    with RingLoader(Sleeps(1, at=0), 1, num_workers=1, persistent_workers=True) as loader:
+        iterator = iter(loader)
+        on_alarm(lambda: next(iterator) if ask == "batch" else iter(loader))
+        with pytest.raises(RuntimeError, match=r"was in next\(\)"):
+            next(iterator)
+
+
+def test_a_signal_handler_may_close_the_loader_of_the_interrupted_call(on_alarm):
+    loader = RingLoader(Sleeps(1, at=0), 1, num_workers=1)
+    iterator = iter(loader)
+    on_alarm(loader.close)
+    with pytest.raises(Closed, match="closed while this thread waited"):
+        next(iterator)
+
+
+def test_a_subclass_may_put_something_around_a_pass():
+    class Numbering(RingLoader):
+        def _get_iterator(self):
+            return enumerate(super()._get_iterator())
+
+    with Numbering(Numbered(4), 2, num_workers=1, persistent_workers=True) as loader:
+        assert [number for number, _ in loader] == [0, 1]
+        loader.reset()
+        assert [number for number, _ in loader] == [0, 1]
 
 
 # ---- forks of the main process ----------------------------------------------------------------------------------

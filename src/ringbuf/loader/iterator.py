@@ -35,6 +35,7 @@ from ringbuf.loader.tasks import Order, TaskBoard, pack
 
 __all__ = ["Settings", "WorkerIterator"]
 
+CLOSED = "the loader was closed while this thread waited for a batch"
 SLICE_S = 0.1  # between two looks at the workers while waiting for a batch
 SWEEP_S = 0.001  # between two looks at several rings
 EXIT_PRIORITY = 10  # of our clean-up at exit: before multiprocessing waits for its children
@@ -109,6 +110,7 @@ class WorkerIterator(Pass):
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
         self._salvaged: deque[tuple[Task, Lease | Failure]] = deque()  # answers to hand out before it is raised
+        self._waiting = False
         self._steady = True  # False while tasks and batches change hands: an interrupt then leaves doubts
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
@@ -137,6 +139,7 @@ class WorkerIterator(Pass):
     def _reset(self, loader: Any) -> None:
         """Begin another epoch with the same workers: call back or throw away what is under way."""
         with self._lock:
+            self._refuse_within()
             course, promise, to_skip = loader._next_course()
             self._steady = False
             self._jobs = None
@@ -191,6 +194,7 @@ class WorkerIterator(Pass):
     # ---- one batch
 
     def _produce(self) -> Any:
+        self._refuse_within()
         if not self._steady:
             self._break_off()
         while self._failure is None:
@@ -397,6 +401,22 @@ class WorkerIterator(Pass):
     def _receive(self) -> Task | None:
         """Wait for the next answer, which then lies in `_arrived`, and return its task. None when a worker died that
         owed it: see `_salvage`. An interrupt in here loses nothing."""
+        try:
+            self._waiting = True
+            return self._wait()
+        except Closed:
+            if self._closing:  # by a signal handler, at whatever step
+                raise Closed(CLOSED) from None
+            raise
+        finally:
+            self._waiting = False
+
+    def _refuse_within(self) -> None:
+        """Whoever waits here and is interrupted by a signal handler would not find its answer any more."""
+        if self._waiting:
+            raise RuntimeError("a signal handler asked for a batch, or for a new pass, of an iterator that was in next()")
+
+    def _wait(self) -> Task | None:
         timeout = self._settings.timeout
         deadline = time.monotonic() + timeout if timeout > 0 else None
         suspect: int | None = None
@@ -513,7 +533,7 @@ class WorkerIterator(Pass):
         if not self._closing and util.is_exiting() and threading.current_thread().daemon:
             # The interpreter is about to drop this thread. Nothing that it could be told now would be of use.
             threading.Event().wait()
-        raise Closed("the loader was closed while this thread waited for a batch")
+        raise Closed(CLOSED)
 
     @property
     def _replacements(self) -> int:
