@@ -214,8 +214,10 @@ class WorkerIterator(Pass):
                 self._account.note(passed_over)
                 continue
             if self._skipped(task):
-                self._throw_away(task, self._arrived.pop())
-                self._go_on(task)
+                try:
+                    self._throw_away(task, self._arrived.pop())
+                finally:
+                    self._go_on(task)
                 continue
             try:
                 batch = self._content(task, self._arrived.pop())
