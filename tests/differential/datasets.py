@@ -15,8 +15,8 @@ from torch.utils.data import Dataset, IterableDataset, Sampler, default_collate,
 from differential.runner import FATAL
 
 __all__ = [
-    "COLLATES", "DRAWS", "ERRORS", "INITS", "Batch", "Drawing", "Flow", "Indices", "Stream", "Table", "Tape", "TapeTogether",
-    "Together", "TogetherInATuple", "Told",
+    "COLLATES", "DRAWS", "ERRORS", "INITS", "Batch", "Drawing", "Eager", "Flow", "Indices", "Stream", "Table", "Tape",
+    "TapeTogether", "Together", "TogetherInATuple", "Told",
 ]  # fmt: skip
 
 
@@ -225,6 +225,22 @@ class Drawing(Sampler):
 
     def __len__(self):
         return self.length
+
+
+class Eager(Sampler):
+    """Draws all its indices, or batches of them, when it is begun with, not with the first of them."""
+
+    def __init__(self, length, rows=None):
+        self.length, self.rows = length, rows
+
+    def __iter__(self) -> Iterator:
+        drawn = torch.randperm(self.length).tolist()
+        if self.rows is None:
+            return iter(drawn)
+        return iter([drawn[start : start + self.rows] for start in range(0, self.length, self.rows)])
+
+    def __len__(self):
+        return self.length if self.rows is None else -(-self.length // self.rows)
 
 
 class Indices:

@@ -178,13 +178,20 @@ class Tensor:
         return tensor
 
 
+def _bytes(random, count):
+    """Any bytes; or such that make infinities, zeros of both signs, and NaN of all kinds."""
+    if random.random() < 0.5:
+        return np.frombuffer(random.bytes(count), np.uint8).copy()
+    return random.choice(np.array([0, 0, 1, 0x7F, 0x80, 0xFF], np.uint8), count)
+
+
 def _tensor(random, dtype, shape):
     count = int(np.prod(shape, dtype=int))
     if dtype is torch.bool:
         return torch.from_numpy(random.integers(0, 2, shape).astype(bool).reshape(shape))
     if count == 0:
         return torch.empty(shape, dtype=dtype)
-    raw = np.frombuffer(random.bytes(count * dtype.itemsize), np.uint8).copy()
+    raw = _bytes(random, count * dtype.itemsize)
     return torch.from_numpy(raw).view(dtype).reshape(shape)
 
 
@@ -237,7 +244,7 @@ def _array(random, dtype, shape):
         return np.full(shape, "".join(map(chr, random.integers(65, 91, 3))), dtype)
     if dtype.char in "gG":  # ten of its sixteen bytes mean something, and not all patterns of those are numbers
         return random.standard_normal(shape).astype(dtype).reshape(shape)
-    return np.frombuffer(random.bytes(count * dtype.itemsize), dtype).reshape(shape).copy()
+    return _bytes(random, count * dtype.itemsize).view(dtype).reshape(shape)
 
 
 def _number_of(kind):

@@ -281,11 +281,12 @@ def sorted_out(events: list) -> list:
     def key(event: Any) -> str:
         return f"{event.original}: {event.account.rstrip().rpartition(chr(10))[2]}" if isinstance(event, Raised) else repr(event)
 
-    anonymous = [
-        Raised(*(re.sub(r"worker process \d+", "worker process N", part) for part in event)) if isinstance(event, Raised) else event
-        for event in events
-    ]
-    return sorted(anonymous, key=key)
+    def anonymous(event: Any) -> Any:
+        if not isinstance(event, Raised):
+            return event
+        return Raised(*(re.sub(r"worker process \d+", "worker process N", part) for part in event))
+
+    return sorted(map(anonymous, events), key=key)
 
 
 def _of_refusals(theirs: Any, ours: Any) -> list[str]:

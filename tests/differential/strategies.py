@@ -51,7 +51,7 @@ def boxes(children: st.SearchStrategy) -> st.SearchStrategy:
     )
 
 
-recipes = st.one_of(leaves, st.recursive(leaves, boxes, max_leaves=6))
+recipes = st.one_of(leaves, boxes(leaves), st.recursive(leaves, boxes, max_leaves=6))
 
 
 @st.composite
@@ -115,7 +115,7 @@ class Samples:
 def samples_cases(draw: Any, *, workers: int, most: int, collate: str = "default", style: str | None = None) -> Samples:
     style = draw(st.sampled_from(["map", "map", "together", "in a tuple", "iterable"])) if style is None else style
     rows = draw(st.integers(1, 3)) if style == "iterable" else 1 if style == "alone" else None
-    drawn = draw(st.lists(batches(rows), min_size=1, max_size=most))
+    drawn = draw(st.lists(batches(rows), min_size=most // 2, max_size=most))  # to start workers takes longer than to use them
     return Samples(drawn, style, collate, workers)
 
 
@@ -188,14 +188,16 @@ SAMPLERS = {
     "subset": lambda dataset: {"sampler": data.SubsetRandomSampler(range(len(dataset) // 2))},
     "weighted": lambda dataset: {"sampler": data.WeightedRandomSampler([1.0 + n for n in range(len(dataset))], 6)},
     "drawing": lambda dataset: {"sampler": datasets.Drawing(len(dataset))},
+    "eager": lambda dataset: {"sampler": datasets.Eager(len(dataset))},
     "failing": lambda dataset: {"sampler": datasets.Drawing(len(dataset), fails_at=5)},
     "distributed": lambda dataset: {"sampler": data.DistributedSampler(dataset, num_replicas=2, rank=1)},
     "batches": lambda dataset: {"batch_sampler": _chunks(len(dataset), 3)},
+    "batches at once": lambda dataset: {"batch_sampler": datasets.Eager(len(dataset), 2)},
     "batches of tuples": lambda dataset: {"batch_sampler": datasets.Indices(_chunks(len(dataset), 2), tuple)},
     "batches of tensors": lambda dataset: {"batch_sampler": datasets.Indices(_chunks(len(dataset), 3), torch.tensor)},
     "an empty batch": lambda dataset: {"batch_sampler": [*_chunks(len(dataset), 2), [], [0]]},
     "batches by torch": lambda dataset: {"batch_sampler": data.BatchSampler(data.RandomSampler(range(9)), 2, True)},
-    "batches of drawing": lambda dataset: {"batch_sampler": data.BatchSampler(datasets.Drawing(len(dataset), 7), 2, False)},
+    "batches of drawing": lambda dataset: {"batch_sampler": data.BatchSampler(datasets.Drawing(len(dataset)), 2, False)},
 }
 
 
@@ -234,9 +236,6 @@ def passes(draw: Any, *, workers: st.SearchStrategy, styles: list, most: int = 1
     init = draw(often(["none"], [name for name in INITS if name != "fails"], 1)) if count else "none"
     claims = draw(st.sampled_from([None, None, "truly", 2] + ["broken"] * (not count))) if iterable else None
     stops = draw(st.lists(st.one_of(st.none(), st.none(), st.integers(0, 3)), min_size=number, max_size=number))
-    if options.get("persistent_workers"):
-        # What workers had in hand when a pass was broken off does not count here.
-        stops = [None] * number
     generator = draw(st.one_of(st.none(), st.just(7)))
     asked = draw(st.one_of(st.none(), st.integers(0, len(stops))))
     seed = draw(st.sampled_from([0, 1, 123456789]))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from differential.datasets import Told
 from differential.runner import FATAL, assert_same
-from differential.strategies import STREAMS, Passes, passes
+from differential.strategies import SAMPLERS, STREAMS, Passes, passes
 
 MAPS = ["map", "map", "together"]
 
@@ -43,8 +43,16 @@ def test_with_more_workers_than_processors_and_batches(check):
     check(passes(workers=st.just(5), styles=["map", "stream"], most=7), assert_same, examples=4)
 
 
+PLAIN = Passes(1, 9, Told(), "map", 1, {"timeout": 30}, "none", None, "default", "none", (None,), None)
+
+
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS.keys() - {"failing"}))
+def test_each_sampler(sampler):
+    record = assert_same(dataclasses.replace(PLAIN, sampler=sampler, generator=3 if sampler == "shuffle" else None))
+    assert len(record.passes[0]) > 2
+
+
 @pytest.mark.parametrize("what", [{"init": "fails"}, {"style": "stream", "claims": "broken"}], ids=["worker_init_fn", "__iter__"])
 def test_workers_that_fail_at_once(what):
-    plain = Passes(1, 4, Told(), "map", 1, {"timeout": 30}, "none", None, "default", "none", (None,), None)
-    record = assert_same(dataclasses.replace(plain, **what))
+    record = assert_same(dataclasses.replace(PLAIN, **what))
     assert FATAL in record.passes[0][0].text and len(record.passes[0]) == 1
