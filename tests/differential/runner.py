@@ -47,7 +47,8 @@ class Raised(NamedTuple):
         text = str(error) or str(*error.args[:1])  # for errors that do not say what they were given
         account = cause if cause.startswith("Caught ") else text
         original = account.split()[1] if account.startswith("Caught ") else kind
-        return cls(kind, re.sub("0x[0-9a-f]+", "0x", text), original, cause, repr(error.args))
+        text, cause = (re.sub("0x[0-9a-f]{6,}", "0x", part) for part in (text, cause))  # where things lie
+        return cls(kind, text, original, cause, repr(error.args))
 
     @property
     def account(self) -> str:
@@ -110,7 +111,7 @@ def _described_tensor(name: str, value: torch.Tensor) -> Any:
     if value.is_nested or value.layout is not torch.strided:
         parts = value.unbind() if value.is_nested else [value.to_dense()]
         return (*facts, tuple(map(describe, parts)))
-    plain = value.resolve_conj().resolve_neg().contiguous()
+    plain = value.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     bits = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
     return (*facts, tuple(value.shape), order_in_memory(value), bits)
 
