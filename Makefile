@@ -13,6 +13,8 @@ ASAN := $(CURDIR)/build/asan-package# and once more, with AddressSanitizer and U
 RING_TESTS := $(patsubst %,tests/test_%.py,core buffer leases exchange crash fork pickle)
 # The tests of what the extension and numpy do with bytes.
 BYTES_TESTS := $(patsubst %,tests/test_%.py,core buffer leases frame frame_hostile frame_fuzzed frame_double_fetch frame_refused)
+# Much of the time a test waits for processes, so two files at a time take little more than half of it.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 TIME ?= 60# seconds for each target of fuzz
 
 .DEFAULT_GOAL := help
@@ -26,9 +28,9 @@ help:  ## list what there is
 test: $(VENV)/installed $(SEMAPHORE)/installed test-c  ## install what is needed, build, and run every test
 	@status=0; \
 	echo "==> the tests of the ring, over its semaphore build"; \
-	PYTHONPATH=$(SEMAPHORE) $(VENV)/bin/python -m pytest $(RING_TESTS) || status=1; \
+	PYTHONPATH=$(SEMAPHORE) $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(RING_TESTS) || status=1; \
 	echo "==> all tests"; \
-	$(VENV)/bin/python -m pytest || status=1; \
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) || status=1; \
 	exit $$status
 
 # pytest runs these programs and shows each as a test of its own (tests/test_c.py); here they are only built.

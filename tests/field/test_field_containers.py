@@ -88,7 +88,9 @@ def test_containers_come_as_from_torchs_loader(sample, batch_size, num_workers):
 
 @both
 @pytest.mark.parametrize("sample", [Sample(ONES, 4), Frozen(ONES)], ids=["dataclass", "frozen"])
-@pytest.mark.parametrize("options", [{"batch_size": None}, {"batch_size": 1, "collate_fn": listed}], ids=["samples", "collate_fn"])
+@pytest.mark.parametrize(
+    "options", [{"batch_size": None}, {"batch_size": 1, "collate_fn": listed}], ids=["samples", "collate_fn"]
+)
 def test_dataclasses_pass_through_and_are_refused_by_the_default_collate(Loader, sample, options):
     with Loader(Given([sample] * 2), num_workers=1, **options) as loader:
         for got in loader:

@@ -253,8 +253,8 @@ def test_the_state_is_exact_while_another_thread_takes_batches():
         thread.start()
         while thread.is_alive():
             at_least = delivered[0]
-            position, owed = course.progress()
-            assert at_least <= position - len(owed) <= delivered[0] + 1
+            progress = course.progress()
+            assert at_least <= progress.position - len(progress.owed) <= delivered[0] + 1
     finally:
         sys.setswitchinterval(interval)
         thread.join()

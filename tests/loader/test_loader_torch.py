@@ -127,6 +127,28 @@ def test_torchs_profiler_counts_waits_as_time_of_the_dataloader(workers):
     assert [name for name in names if name.startswith("enumerate(DataLoader)#") and name.endswith("Iter.__next__")]
 
 
+class MixedArrays:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return np.full(3, index + 0.5, np.float32 if index else np.float16)
+
+
+def test_arrays_of_several_dtypes_are_what_torchs_worker_makes_of_them():
+    (theirs,) = torch.utils.data.DataLoader(MixedArrays(), batch_size=4)
+    (ours,) = RingLoader(MixedArrays(), batch_size=4)
+    assert (ours.dtype, ours.tolist()) == (theirs.dtype, theirs.tolist())
+    outcomes = []
+    for kind in (torch.utils.data.DataLoader, RingLoader):  # in a worker torch has its result in the first one's dtype, or refuses
+        try:
+            (batch,) = kind(MixedArrays(), batch_size=4, num_workers=1)
+            outcomes.append((batch.dtype, batch.tolist()))
+        except RuntimeError as error:
+            outcomes.append("can't be cast" in str(error))
+    assert outcomes[0] == outcomes[1]
+
+
 # ---- pinned memory --------------------------------------------------------------------------------------------------
 
 

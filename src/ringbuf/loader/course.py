@@ -100,6 +100,8 @@ class Course:
             self._top += 1
 
     def progress(self) -> Progress:
-        # From a copy, made at one go: another thread may be about to ask for the next batch.
-        owed = sorted(number for number in list(self._owed) if number < self._top)
-        return Progress(self._top, owed, self._pulled if self._numbered else 0, list(self._by_worker))
+        # Another thread may be about to ask for the next batch: nothing is owed below the position that was not so when that was
+        # read, and the set is copied in one step.
+        top = self._top
+        owed = sorted(number for number in list(self._owed) if number < top)
+        return Progress(top, owed, self._pulled if self._numbered else 0, list(self._by_worker))

@@ -221,8 +221,9 @@ class MapFetcher(Fetcher):
         try:
             stack = self._dialect.stack(self._template, rows=len(indices), indices=indices, in_place=True)
         except Irregular:
+            template, self._template = self._template, None
             raise TypeError(
-                f"{_outline(self._template)} has no place in a row; a dataset with __getitem_into__ gives dense tensors without "
+                f"{_outline(template)} has no place in a row; a dataset with __getitem_into__ gives dense tensors without "
                 "a gradient, arrays and numbers alone"
             ) from None
         stack.allocate(room.reserve(stack.nbytes()))

@@ -151,7 +151,7 @@ class InProcessIterator(Pass):
                 return  # who asks next is told so, too
             except Exception:  # it was told before
                 pass
-            self._fetcher.notes()
+            self._fetcher.report()
             self._to_skip[0] -= 1
             self._num_yielded += 1
 
