@@ -140,7 +140,7 @@ def test_arrays_of_several_dtypes_are_what_torchs_worker_makes_of_them():
     (ours,) = RingLoader(MixedArrays(), batch_size=4)
     assert (ours.dtype, ours.tolist()) == (theirs.dtype, theirs.tolist())
     outcomes = []
-    for kind in (torch.utils.data.DataLoader, RingLoader):  # in a worker torch has its result in the first one's dtype, or refuses
+    for kind in (torch.utils.data.DataLoader, RingLoader):  # in a worker torch keeps the first dtype, or refuses
         try:
             (batch,) = kind(MixedArrays(), batch_size=4, num_workers=1)
             outcomes.append((batch.dtype, batch.tolist()))
