@@ -12,6 +12,7 @@ from typing import Any
 
 from accelerate import data_loader as theirs
 
+from ringbuf.loader.state import step_back
 from ringbuf.torch import RingLoader
 from ringbuf.torch.rebuilding import as_plain, as_ring
 
@@ -94,7 +95,7 @@ class _Dispatcher(_Prepared, theirs.DataLoaderDispatcher):
     def adjust_state_dict_for_prefetch(self) -> None:
         # Taken before the last of the batches that make one for all processes.
         ahead = 0 if self.split_batches else self.state.num_processes - 1
-        self.dl_state_dict["position"] = max(0, self.dl_state_dict["position"] - ahead)
+        step_back(self.dl_state_dict, ahead)
 
 
 def _restored(kind: type, attributes: dict) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 import ringbuf
 from ringbuf.loader.course import Course
+from ringbuf.loader.state import step_back
 
 torch = pytest.importorskip("torch")
 from ringbuf.torch import RingLoader as TorchLoader  # noqa: E402
@@ -631,3 +632,20 @@ def test_what_an_interrupt_took_was_not_delivered(make, monkeypatch):
     second = make(seed=1)
     second.load_state_dict(first.state_dict())
     assert seen + indices(second) == passes(make(), 1)[0]
+
+
+@pytest.mark.parametrize("style", ["samples by index", "a stream"])
+@pytest.mark.parametrize("back", [1, 2, 3, 9])
+def test_a_state_can_be_taken_back_by_some_batches(make, style, back):
+    options = {"dataset": Counting(), "shuffle": None} if style == "a stream" else {"dataset": list(range(20))}
+    options["num_workers"] = 2
+    whole = [batch.tolist() for batch in make(**options)]
+    first = make(**options)
+    iterator = iter(first)
+    for _ in range(5):
+        next(iterator)
+    state = first.state_dict()
+    step_back(state, back)
+    second = make(seed=1, **options)
+    second.load_state_dict(state)
+    assert [batch.tolist() for batch in second] == whole[max(0, 5 - back) :]

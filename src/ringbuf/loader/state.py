@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ringbuf.loader.course import Course, Progress
 
-__all__ = ["Bookmark", "Fingerprint"]
+__all__ = ["Bookmark", "Fingerprint", "step_back"]
 
 VERSION = 1
 PARTS = {
@@ -157,3 +157,12 @@ class Fingerprint(NamedTuple):
             )
         if saved.seed_by != self.seed_by:
             raise ValueError(f"the state was saved with seed_by={saved.seed_by!r}, this loader has {self.seed_by!r}")
+
+
+def step_back(state: dict, batches: int) -> None:
+    """Have a state count so many delivered batches less: those that came last, where they came in order."""
+    for _ in range(min(batches, state["position"])):
+        state["position"] -= 1
+        delivered = state["by_worker"]
+        if delivered:  # of a stream: workers take turns, so the last of those that have had most turns was the last of all
+            delivered[max(range(len(delivered)), key=lambda worker: (delivered[worker], worker))] -= 1
