@@ -95,7 +95,7 @@ class _Dispatcher(_Prepared, theirs.DataLoaderDispatcher):
     def adjust_state_dict_for_prefetch(self) -> None:
         # Taken before the last of the batches that make one for all processes.
         ahead = 0 if self.split_batches else self.state.num_processes - 1
-        step_back(self.dl_state_dict, ahead)
+        self.dl_state_dict = step_back(self.dl_state_dict, ahead)
 
 
 def _restored(kind: type, attributes: dict) -> Any:

@@ -237,6 +237,27 @@ def test_a_sampler_without_a_length_has_a_state(make, workers):
     assert indices(second) == [[6, 8, 10], [12, 14, 16], [18]]
 
 
+class Uneven(torch.utils.data.IterableDataset):
+    """More of the second worker than of the first."""
+
+    def __iter__(self):
+        return iter(range([5, 13][ringbuf.get_worker_info().id]))
+
+
+@pytest.mark.parametrize("options", [{}, {"dataset": Uneven(), "shuffle": None}], ids=["samples by index", "iterable"])
+def test_a_state_can_be_taken_back_by_some_batches(make, options):
+    loader = make(batch_size=2, num_workers=2, **options)
+    states = [loader.state_dict()]
+    for _ in loader:
+        states.append(loader.state_dict())
+        for batches, then in enumerate(reversed(states)):
+            back = step_back(states[-1], batches)
+            for part in ("position", "owed"):
+                assert back[part] == then[part]
+            assert [count for count in back["by_worker"] if count] == then["by_worker"]
+    assert len(states) > 8
+
+
 def test_the_state_is_exact_while_another_thread_takes_batches():
     course, delivered = Course(range(30_000)), [0]
     under_way = [next(course).batch for _ in range(500)]

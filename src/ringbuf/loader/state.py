@@ -159,10 +159,11 @@ class Fingerprint(NamedTuple):
             raise ValueError(f"the state was saved with seed_by={saved.seed_by!r}, this loader has {self.seed_by!r}")
 
 
-def step_back(state: dict, batches: int) -> None:
-    """Have a state count so many delivered batches less: those that came last, where they came in order."""
-    for _ in range(min(batches, state["position"])):
-        state["position"] -= 1
-        delivered = state["by_worker"]
-        if delivered:  # of a stream: workers take turns, so the last of those that have had most turns was the last of all
-            delivered[max(range(len(delivered)), key=lambda worker: (delivered[worker], worker))] -= 1
+def step_back(state: dict, batches: int) -> dict:
+    """The state as it was so many batches before, in a pass whose batches come in order."""
+    by_worker = list(state["by_worker"])
+    for _ in range(min(batches, sum(by_worker))):
+        # Workers take turns: the last batch came from who has given most, and from the last of those.
+        last = max(range(len(by_worker)), key=lambda worker_id: (by_worker[worker_id], worker_id))
+        by_worker[last] -= 1
+    return {**state, "position": max(0, state["position"] - batches), "by_worker": by_worker}
