@@ -318,6 +318,13 @@ def test_something_else_is_no_state(make, part):
         make().load_state_dict(state)
 
 
+def test_a_state_of_what_is_no_loader_is_refused(make):
+    state = make().state_dict()
+    state["loader"] = {"batch_size": 3, "horses": 2}
+    with pytest.raises(ValueError, match=r"not the state of a RingLoader: .*'horses'"):
+        make().load_state_dict(state)
+
+
 def test_a_state_of_another_version_is_refused(make):
     with pytest.raises(ValueError, match="version 2, but version 1"):
         make().load_state_dict({"version": 2, "whereabouts": 17})

@@ -134,6 +134,10 @@ class Fingerprint(NamedTuple):
 
     def check(self, other: dict) -> None:
         """Raise ValueError where they differ from those that a state was made with."""
+        if set(other) != set(self._fields):
+            raise ValueError(
+                f"this is not the state of a RingLoader: of the loader it has {sorted(other)}, not {sorted(self._fields)}"
+            )
         saved = Fingerprint(**other)
         if saved.batch_size != self.batch_size:
             raise ValueError(
