@@ -664,7 +664,7 @@ def test_what_an_interrupt_took_was_not_delivered(make, monkeypatch):
 
 @pytest.mark.parametrize("style", ["samples by index", "a stream"])
 @pytest.mark.parametrize("back", [1, 2, 3, 9])
-def test_a_state_can_be_taken_back_by_some_batches(make, style, back):
+def test_a_loader_goes_on_from_a_state_that_was_taken_back(make, style, back):
     options = {"dataset": Counting(), "shuffle": None} if style == "a stream" else {"dataset": list(range(20))}
     options["num_workers"] = 2
     whole = [batch.tolist() for batch in make(**options)]
@@ -672,8 +672,7 @@ def test_a_state_can_be_taken_back_by_some_batches(make, style, back):
     iterator = iter(first)
     for _ in range(5):
         next(iterator)
-    state = first.state_dict()
-    step_back(state, back)
+    state = step_back(first.state_dict(), back)
     second = make(seed=1, **options)
     second.load_state_dict(state)
     assert [batch.tolist() for batch in second] == whole[max(0, 5 - back) :]
