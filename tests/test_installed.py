@@ -1,5 +1,6 @@
 """What an installation holds: the package and the extension, and of the extension one symbol."""
 
+import re
 import subprocess
 from importlib import metadata
 
@@ -22,3 +23,12 @@ def test_the_version_is_that_of_the_distribution():
 def test_the_extension_exports_its_init_function_alone():
     listing = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], check=True, capture_output=True, text=True)
     assert [line.split()[-1] for line in listing.stdout.splitlines()] == ["PyInit__core"]
+
+
+def test_every_extra_that_an_extra_takes_in_is_there():
+    """pip goes on without one that is not, with a warning that nobody reads."""
+    about = metadata.metadata("ringloader")
+    own = [re.match(r"ringloader\[([\w,]+)\]", need) for need in about.get_all("Requires-Dist")]
+    taken_in = {extra for match in own if match for extra in match[1].split(",")}
+    assert taken_in
+    assert taken_in <= set(about.get_all("Provides-Extra"))
