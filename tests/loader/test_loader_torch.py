@@ -196,6 +196,22 @@ def test_without_an_accelerator_pinning_is_warned_of():
         iter(RingLoader(Ramps(), pin_memory=True))
 
 
+class Interrupted(Envelope):
+    def pin_memory(self, device=None):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_interrupt_while_a_batch_is_pinned_is_not_a_delivery(workers, monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda *_, **__: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
+    with RingLoader(Ramps(), batch_size=4, num_workers=workers, pin_memory=True, collate_fn=Interrupted) as loader:
+        iterator = iter(loader)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert loader.state_dict()["position"] == 0
+
+
 # ---- a collate_fn of one's own -----------------------------------------------------------------------------------------
 
 

@@ -198,9 +198,9 @@ class LoaderBase:
         }
         if self.num_workers > 0:
             iterator: Pass = self._worker_pass(settings=self._settings(opening), pool=self._pool, **common)
-            self._iterators.add(iterator)
         else:
             iterator = self._in_process_pass(fetcher=self._fetcher(opening), **common)
+        self._iterators.add(iterator)
         return iterator
 
     def _next_course(self) -> tuple[Course, Promise | None, Sequence[int]]:
@@ -407,7 +407,7 @@ class LoaderBase:
         self._closed = False
         self._account = Account()
         self._pool = RingPool()
-        self._iterators: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[Pass] = weakref.WeakSet()
         self._epoch: int | None = None
         self._bookmark = Bookmark.before_all()
         self._pending: Bookmark | None = None

@@ -311,10 +311,10 @@ class WorkerIterator(Pass):
                 self._warn_of_copies()
         content = frame.read(lease, copy=copy, pickle=True, imports=True)
         if lease.target != NOTED:
-            return content
+            return self._finished(content)
         batch, passed_over = content
         self._account.note(PassedOver(*passed_over))
-        return LEFT_OUT if batch is None else batch[0]
+        return LEFT_OUT if batch is None else self._finished(batch[0])
 
     def _finish(self) -> None:
         """The sampler gave all it had, and all of it was answered."""

@@ -79,7 +79,11 @@ class Pass:
             self._account.batches += 1
             if self._promise is not None and self._num_yielded > self._promise.samples:
                 self._warn_of_broken_promise()
-            return batch if self._finish_batch is None else self._finish_batch(batch)
+            return batch
+
+    def _finished(self, batch: Any) -> Any:
+        """A batch as it is handed out. Done before it counts as delivered: an interrupt meanwhile loses it, and that is said."""
+        return batch if batch is LEFT_OUT or self._finish_batch is None else self._finish_batch(batch)
 
     @property
     def ours(self) -> bool:
@@ -131,7 +135,7 @@ class InProcessIterator(Pass):
                 self._end()
             try:
                 with self._aside():
-                    batch = self._fetcher.fetch(job, PrivateRoom(), private=True)
+                    batch = self._finished(self._fetcher.fetch(job, PrivateRoom(), private=True))
             except Exhausted:
                 self._end()
             except Exception:
