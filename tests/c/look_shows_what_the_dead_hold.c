@@ -60,6 +60,21 @@ static void words_that_name_nobody(void)
 	t_unmap(&map);
 }
 
+/* Its claimer has died, or is about to write it. */
+static void a_claim_whose_tag_is_not_written(void)
+{
+	struct rb_map map = t_map(ring);
+	struct rb_view view;
+
+	atomic_store(&map.descs[0].word, rb_word(&map, RB_WRITING, 2, 12345));
+	t_equal(rb_look(ring, 0, &view), 0);
+	t_equal(view.state, RB_WRITING);
+	t_check(view.tag == RB_TAG_UNKNOWN);
+	t_equal(view.target, RB_ANY);
+	t_equal(view.ticket, 0);
+	t_unmap(&map);
+}
+
 int main(void)
 {
 	struct rb_view view;
@@ -97,6 +112,7 @@ int main(void)
 	}
 	t_equal(rb_look(ring, 3, &view), -EINVAL);
 	words_that_name_nobody();
+	a_claim_whose_tag_is_not_written();
 	rb_detach(ring);
 	return 0;
 }
