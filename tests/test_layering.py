@@ -38,7 +38,7 @@ PYTHON_ROWS = [
     ["loader.seeding", "loader.source", "loader.course", "loader.substitute", "loader.advice"],
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader.fetch", "loader.spec", "loader.post"],
-    ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook", "loader.ledger"],
+    ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook", "loader._ledger"],
     ["loader.worker"],
     ["loader.lifecycle"],
     ["loader.losses"],

@@ -353,9 +353,44 @@ cdef class Ring:
         target_of(target)
         deadline_of(timeout)
 
+    def send(self, bytes content not None, *, tag=0, target=ANY):
+        """Publish `content`, in one step and without waiting. False where no slot is free.
+        Closed when the ring is finished."""
+        cdef uint64_t c_tag = tag_of(tag)
+        cdef uint32_t c_target = target_of(target)
+        cdef Py_ssize_t nbytes = len(content)
+        cdef rb_slot slot
+        if <uint64_t>nbytes > self.slot_bytes:
+            raise BatchTooLarge(f"{nbytes} bytes were to be published, a slot holds {self.slot_bytes}",
+                                needed_bytes=nbytes, available_bytes=self.slot_bytes)
+        cdef int rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &slot)
+        if rc == -errno.EAGAIN:
+            return False
+        check(rc, self, Full)
+        memcpy(slot.data, <const char *>content, nbytes)
+        check(rb_commit(self.ring, &slot, nbytes), self)
+        return True
+
     def take(self, *, timeout=None, tag=None, target=None):
         """Take the oldest message, of this tag and for this target if given. Empty after `timeout` seconds,
         Closed when the ring is finished and nothing is left."""
+        cdef Lease lease = Lease.__new__(Lease)
+        check(self.take_as(lease, tag, target, timeout), self, Empty, timeout)
+        return lease
+
+    def take_into(self, list box, *, timeout=None, tag=None, target=None):
+        """As take(), but append the message to `box` and return True, or return False after `timeout` seconds. The handler
+        of a signal finds it either in the ring or in the box."""
+        cdef Lease lease = Lease.__new__(Lease)
+        cdef int rc = self.take_as(lease, tag, target, timeout)
+        if rc == -errno.EAGAIN or rc == -errno.ETIMEDOUT:
+            return False
+        check(rc, self, Empty, timeout)
+        box.append(lease)
+        return True
+
+    cdef int take_as(self, Lease lease, object tag, object target, object timeout) except? -1:
+        """Take into a lease that is empty still. Returns what rb_take() does."""
         cdef rb_filter wanted
         memset(&wanted, 0, sizeof(wanted))
         if tag is not None:
@@ -365,7 +400,6 @@ cdef class Ring:
             wanted.by_target = True
             wanted.target = target_of(target)
         cdef int64_t until = deadline_of(timeout)
-        cdef Lease lease = Lease.__new__(Lease)
         cdef rb_ring *ring
         cdef int rc
         while True:
@@ -381,8 +415,7 @@ cdef class Ring:
         if rc == 0:
             lease.belongs_to(self)
         self.leave_if_over()
-        check(rc, self, Empty, timeout)
-        return lease
+        return rc
 
     def finish(self):
         """Refuse new messages; consumers drain what is there, then get Closed."""

@@ -60,6 +60,7 @@ class Course:
         self._top = 0
         self._pulled = 0
         self._owed: set[int] = set()
+        self._common = tuple(Job(0, None, **constants))[2:]
         self._by_worker: list[int] = []
         self.to_skip: Sequence[int] = ()
         if resumed is not None and numbered:
@@ -87,13 +88,14 @@ class Course:
             number, index = next(self._jobs)
         if self._numbered:
             self._owed.add(number)
-        return Job(number, index, **self.constants)
+        return tuple.__new__(Job, (number, index, *self._common))
 
     def deliver(self, number: int, worker_id: int = 0) -> None:
         """A batch was handed out, or an error in its place."""
         if self._numbered:
             self._owed.discard(number)
-            self._top = max(self._top, number + 1)
+            if number >= self._top:
+                self._top = number + 1
         else:
             self._by_worker += [0] * (worker_id + 1 - len(self._by_worker))
             self._by_worker[worker_id] += 1

@@ -61,7 +61,7 @@ class Pass:
         return self
 
     def __next__(self) -> Any:
-        if not self.ours:
+        if os.getpid() != self._pid:
             raise RuntimeError(
                 f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
             )
