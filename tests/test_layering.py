@@ -35,7 +35,7 @@ PYTHON_ROWS = [
     ["frame", "_core"],
     ["buffer"],
     ["loader.sampler", "loader.dataset", "loader.collate", "loader.rings"],
-    ["loader.seeding", "loader.source", "loader.course", "loader.substitute", "loader.advice"],
+    ["loader.seeding", "loader.source", "loader._course", "loader.substitute", "loader.advice"],
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader.fetch", "loader.spec", "loader.post"],
     ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook", "loader._ledger"],

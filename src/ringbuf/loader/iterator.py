@@ -19,7 +19,7 @@ from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed
 from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Unsent
-from ringbuf.loader.course import Course
+from ringbuf.loader._course import Course, pack
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
 from ringbuf.loader._ledger import Ledger, Task
 from ringbuf.loader.lifecycle import Crew
@@ -30,7 +30,7 @@ from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import LEFT_OUT, PassedOver
-from ringbuf.loader.tasks import Order, TaskBoard, pack
+from ringbuf.loader.tasks import Order, TaskBoard
 
 __all__ = ["Settings", "WorkerIterator"]
 
@@ -239,7 +239,7 @@ class WorkerIterator(Pass):
             self._deliver(task)
             if isinstance(answer, Failure):
                 self._report(answer)
-            batch = self._open(task, answer)
+            batch = self._content(task, answer)
             if batch is not LEFT_OUT:
                 return batch
         raise self._failure
@@ -288,12 +288,27 @@ class WorkerIterator(Pass):
                 self._settle(other)  # its worker throws it away
 
     def _content(self, task: Task, lease: Lease) -> Any:
-        """The batch that an answer is, or the error, which is raised."""
-        if lease.target != FAILED:
-            return self._open(task, lease)
-        failure = self._read_failure(task, lease)
-        del lease
-        self._report(failure)
+        """The batch that an answer is, or the error, which is raised. Views of its slot, unless the consumer holds too much
+        already."""
+        kind = lease.target
+        if kind == FAILED:
+            failure = self._read_failure(task, lease)
+            del lease
+            self._report(failure)
+        rings, account = self._rings, self._account
+        copy = rings.current.held > self._most_held and task.generation == rings.newest
+        account.bytes += lease.nbytes
+        if copy:
+            account.copies += 1
+            if not account.warned_of_copies:
+                account.warned_of_copies = True
+                self._warn_of_copies()
+        batch = frame.read(lease, copy=copy, pickle=True, imports=True)
+        if kind == NOTED:
+            within, passed_over = batch
+            account.note(PassedOver(*passed_over))
+            batch = LEFT_OUT if within is None else within[0]
+        return batch if self._finish_batch is None else self._finished(batch)
 
     def _report(self, failure: Failure) -> NoReturn:
         self._account.note(PassedOver(*failure.passed_over))
@@ -305,23 +320,6 @@ class WorkerIterator(Pass):
             raise error
         finally:
             del error  # with this frame in its traceback it would keep itself, and us and our workers, alive
-
-    def _open(self, task: Task, lease: Lease) -> Any:
-        """The batch in a slot: views of it, unless the consumer holds too much already."""
-        rings = self._rings
-        copy = rings.current.held > self._most_held and task.generation == rings.newest
-        self._account.bytes += lease.nbytes
-        if copy:
-            self._account.copies += 1
-            if not self._account.warned_of_copies:
-                self._account.warned_of_copies = True
-                self._warn_of_copies()
-        content = frame.read(lease, copy=copy, pickle=True, imports=True)
-        if lease.target != NOTED:
-            return self._finished(content)
-        batch, passed_over = content
-        self._account.note(PassedOver(*passed_over))
-        return LEFT_OUT if batch is None else self._finished(batch[0])
 
     def _finish(self) -> None:
         """The sampler gave all it had, and all of it was answered."""
@@ -384,7 +382,8 @@ class WorkerIterator(Pass):
 
     def _dispatch(self) -> None:
         """Give out what may be out."""
-        self._crew.flush()
+        if self._crew.behind:
+            self._crew.flush()
         tasks, rings = self._tasks, self._rings
         steady, self._steady = self._steady, False
         newest = rings.newest
@@ -409,6 +408,11 @@ class WorkerIterator(Pass):
         owed it: see `_salvage`. An interrupt in here loses nothing."""
         try:
             self._waiting = True
+            if self._in_order and not (self._arrived or self._restarts or self._rings.several):  # mostly it is there
+                wanted = self._tasks.first()
+                if self._rings.current.take_into(self._arrived, tag=wanted.number, timeout=0):
+                    if self._arrived[0].target != GROW:
+                        return wanted
             return self._wait()
         except Closed:
             if self._closing:  # by a signal handler, at whatever step

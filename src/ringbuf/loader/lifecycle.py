@@ -119,19 +119,20 @@ class Member:
 class Crew:
     """All workers of one iterator.
 
-    tasks: the task ring, which tells waiting workers to stop when it is finished.
+    tasks: the task rings, which tell waiting workers to stop when they are finished.
+    behind: channels with something that there was no room for.
     """
 
     def __init__(self, tasks: Any, *, context: Any, spec: WorkerSpec):
         self.members: list[Member] = []
         self.stopped = False
+        self.behind: set[Channel] = set()
         self._pid = os.getpid()
         self._tasks = tasks
         self._context = context
         self._spec = spec
         self._tethers: list = []
         self._former: list[Member] = []  # who were replaced, and may have sent letters that nobody has read
-        self._behind: set[Channel] = set()  # those with something that there was no room for
         self._failures: dict[int, bytes] = {}  # by task: what was too long for a slot
         self._last_words: dict[int, str] = {}  # by worker
 
@@ -172,12 +173,11 @@ class Crew:
         """Send a message to this worker, or to all; what there is no room for now, flush() sends."""
         for member in self.members if worker_id is None else [self.members[worker_id]]:
             if not member.channel.post(*message, descriptor=descriptor):
-                self._behind.add(member.channel)
+                self.behind.add(member.channel)
 
     def flush(self) -> None:
         """Send what there was no room for before."""
-        if self._behind:
-            self._behind = {channel for channel in self._behind if not channel.flush()}
+        self.behind = {channel for channel in self.behind if not channel.flush()}
 
     def stop(self) -> None:
         """End all workers: those that wait at once, those in user code when it returns, and after a deadline the

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ringbuf.errors import Closed
 from ringbuf.loader.advice import warn
-from ringbuf.loader.course import Course
+from ringbuf.loader._course import Course
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
 from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes

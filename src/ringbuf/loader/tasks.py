@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import struct
 import weakref
 from typing import Any, NamedTuple
 
 from ringbuf._core import ANY, SLOTS_MAX, Lease, Ring
 from ringbuf.errors import Closed, Empty, Full
-from ringbuf.loader.course import Job
+from ringbuf.loader._course import Job, unpack
 from ringbuf.loader.messages import fill
 from ringbuf.loader.post import LOOK_S, Post, Stopped
 
-__all__ = ["Inbox", "Order", "TaskBoard", "pack"]
+__all__ = ["Inbox", "Order", "TaskBoard"]
 
 SLOT_BYTES = 8192  # jobs that need more lie in the annex
 FEWEST_SLOTS = 8
@@ -42,13 +41,8 @@ class Order(NamedTuple):
     """The data ring to answer in, or a newer one."""
     epoch: int
     """When this changes, the worker starts over with a fresh fetcher."""
-    job: Any
-    """The job: as bytes where it is sent, a Job where it arrives."""
-
-
-def pack(job: Job) -> bytes:
-    """A job as it travels. Raises whatever an index raises that cannot be pickled."""
-    return pickle.dumps(tuple(job), 5)
+    job: bytes | Job
+    """The job: packed where it is sent."""
 
 
 class TaskBoard:
@@ -177,7 +171,7 @@ class Inbox:
         data = bytes(self._lease)
         generation, epoch, place, nbytes = _HEAD.unpack_from(data)
         job = data[_HEAD.size :] if nbytes == IN_THE_SLOT else self._read(place, nbytes)
-        return Order(self._lease.tag, generation, epoch, Job(*pickle.loads(job)))
+        return Order(self._lease.tag, generation, epoch, unpack(job))
 
     def done(self) -> None:
         """The task in hand is answered."""
