@@ -146,6 +146,7 @@ cdef object lone_in(const rb_slot *slot):
 
 
 @cython.final
+@cython.no_gc
 @cython.freelist(8)
 cdef class Sketch:
     """frame.Plan for a small tree out of plain types: the same frame, from one walk in C."""
