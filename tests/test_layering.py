@@ -33,6 +33,7 @@ PYTHON_ROWS = [
     ["tree"],
     ["rebuild"],
     ["frame", "_core"],
+    ["_messages"],
     ["buffer"],
     ["loader.sampler", "loader.dataset", "loader.collate", "loader.rings"],
     ["loader.seeding", "loader.source", "loader._course", "loader.substitute", "loader.advice"],

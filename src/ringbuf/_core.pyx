@@ -161,7 +161,7 @@ cdef int64_t deadline_of(object timeout) except -1:
 cdef uint64_t tag_of(object tag) except? 0:
     cdef uint64_t number
     try:
-        number = index(tag)
+        number = tag if type(tag) is int else index(tag)
         if number != RB_TAG_UNKNOWN:
             return number
     except (TypeError, OverflowError):
@@ -171,9 +171,20 @@ cdef uint64_t tag_of(object tag) except? 0:
 
 cdef uint32_t target_of(object target) except? 0:
     try:
-        return index(target)
+        return target if type(target) is int else index(target)
     except (TypeError, OverflowError):
         return checks.whole("target", target, at_least=0, at_most=RB_ANY)  # knows the words for it
+
+
+cdef int filter_of(object tag, object target, rb_filter *wanted) except -1:
+    memset(wanted, 0, sizeof(wanted[0]))
+    if tag is not None:
+        wanted.by_tag = True
+        wanted.tag = tag_of(tag)
+    if target is not None:
+        wanted.by_target = True
+        wanted.target = target_of(target)
+    return 0
 
 
 cdef int stop_waiting(void *arg) noexcept nogil:
@@ -190,19 +201,6 @@ cdef class Ring:
 
     Any thread may call. `close()` makes other threads' waits end with Closed.
     """
-
-    cdef rb_ring *ring            # NULL before it is opened and after it is unmapped
-    cdef Py_ssize_t waiting       # threads inside libringbuf without the GIL ...
-    cdef unsigned long forks      # ... counted after so many forks: the threads of a parent do not come along
-    cdef Py_ssize_t claims        # that live; they keep the mapping
-    cdef Py_ssize_t leases        # likewise
-    cdef readonly bint closed     # close() was called
-    cdef readonly uint32_t slots
-    cdef readonly uint64_t slot_bytes
-    cdef readonly uint64_t total_bytes
-    cdef readonly str name
-    cdef readonly str mode
-    cdef readonly str full
 
     @staticmethod
     def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True,
@@ -327,25 +325,36 @@ cdef class Ring:
         cdef uint32_t c_target = target_of(target)
         cdef int64_t until = deadline_of(timeout)
         cdef Claim claim = Claim.__new__(Claim)
+        cdef rb_slot slot
+        check(self.claim_slot(c_tag, c_target, until, &slot), self, Full, timeout)
+        claim.holds(self, &slot)
+        return claim
+
+    cdef int claim_slot(self, uint64_t tag, uint32_t target, int64_t until, rb_slot *slot) except? -1:
         cdef rb_ring *ring
         cdef int rc
         while True:
             # First without waiting: that keeps the GIL, and it looks for the dead, to which a wait that signals
             # interrupt again and again never comes.
-            rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &claim.slot)
+            rc = rb_claim(self.open(), tag, target, RB_NOW, slot)
             if rc == -errno.EAGAIN and until != RB_NOW:
                 PyErr_CheckSignals()
                 ring = self.begin_wait()
                 with nogil:
-                    rc = rb_claim(ring, c_tag, c_target, until, &claim.slot)
+                    rc = rb_claim(ring, tag, target, until, slot)
                 self.waiting -= 1
             if rc != -errno.EINTR:
                 break
         if rc == 0:
-            claim.belongs_to(self)
+            self.claims += 1
         self.leave_if_over()
-        check(rc, self, Full, timeout)
-        return claim
+        return rc
+
+    cdef int commit_slot(self, const rb_slot *slot, uint64_t nbytes) except? -1:
+        cdef int rc = rb_commit(self.ring, slot, nbytes)
+        self.claims -= 1
+        self.leave_if_over()
+        return rc
 
     def check_claim(self, *, tag=0, target=ANY, timeout=None):
         """Refuse what claim() would refuse before it looks at the ring."""
@@ -374,48 +383,53 @@ cdef class Ring:
     def take(self, *, timeout=None, tag=None, target=None):
         """Take the oldest message, of this tag and for this target if given. Empty after `timeout` seconds,
         Closed when the ring is finished and nothing is left."""
+        cdef rb_filter wanted
+        filter_of(tag, target, &wanted)
+        cdef int64_t until = deadline_of(timeout)
         cdef Lease lease = Lease.__new__(Lease)
-        check(self.take_as(lease, tag, target, timeout), self, Empty, timeout)
+        cdef rb_slot slot
+        check(self.take_slot(&wanted, until, &slot), self, Empty, timeout)
+        lease.holds(self, &slot)
         return lease
 
     def take_into(self, list box, *, timeout=None, tag=None, target=None):
         """As take(), but append the message to `box` and return True, or return False after `timeout` seconds. The handler
         of a signal finds it either in the ring or in the box."""
+        cdef rb_filter wanted
+        filter_of(tag, target, &wanted)
+        cdef int64_t until = deadline_of(timeout)
         cdef Lease lease = Lease.__new__(Lease)
-        cdef int rc = self.take_as(lease, tag, target, timeout)
+        cdef rb_slot slot
+        cdef int rc = self.take_slot(&wanted, until, &slot)
         if rc == -errno.EAGAIN or rc == -errno.ETIMEDOUT:
             return False
         check(rc, self, Empty, timeout)
+        lease.holds(self, &slot)
         box.append(lease)
         return True
 
-    cdef int take_as(self, Lease lease, object tag, object target, object timeout) except? -1:
-        """Take into a lease that is empty still. Returns what rb_take() does."""
-        cdef rb_filter wanted
-        memset(&wanted, 0, sizeof(wanted))
-        if tag is not None:
-            wanted.by_tag = True
-            wanted.tag = tag_of(tag)
-        if target is not None:
-            wanted.by_target = True
-            wanted.target = target_of(target)
-        cdef int64_t until = deadline_of(timeout)
+    cdef int take_slot(self, const rb_filter *wanted, int64_t until, rb_slot *slot) except? -1:
         cdef rb_ring *ring
         cdef int rc
         while True:
-            rc = rb_take(self.open(), &wanted, RB_NOW, &lease.slot)  # why: see claim()
+            rc = rb_take(self.open(), wanted, RB_NOW, slot)  # why: see claim_slot()
             if rc == -errno.EAGAIN and until != RB_NOW:
                 PyErr_CheckSignals()
                 ring = self.begin_wait()
                 with nogil:
-                    rc = rb_take(ring, &wanted, until, &lease.slot)
+                    rc = rb_take(ring, wanted, until, slot)
                 self.waiting -= 1
             if rc != -errno.EINTR:
                 break
         if rc == 0:
-            lease.belongs_to(self)
+            self.leases += 1
         self.leave_if_over()
         return rc
+
+    cdef void release_slot(self, const rb_slot *slot) noexcept:
+        rb_release(self.ring, slot)  # -ESTALE in a forked child: the slot is the parent's
+        self.leases -= 1
+        self.leave_if_over()
 
     def finish(self):
         """Refuse new messages; consumers drain what is there, then get Closed."""
@@ -487,14 +501,11 @@ cdef class Ring:
 cdef class Claim:
     """A slot for writing: a writable buffer over all of it. As a context manager it aborts what was not committed."""
 
-    cdef Ring ring          # None: nothing was claimed
-    cdef rb_slot slot
-    cdef bint pending       # neither committed nor aborted
-
-    cdef void belongs_to(self, Ring ring) noexcept:
+    cdef void holds(self, Ring ring, const rb_slot *slot) noexcept:
+        """Answer for a slot from claim_slot()."""
         self.ring = ring
+        self.slot = slot[0]
         self.pending = True
-        ring.claims += 1
 
     def __dealloc__(self):
         if self.ring is None:
@@ -571,19 +582,14 @@ cdef class Lease:
     """A message: a buffer over its bytes, read-only in broadcast. Its slot returns to the ring when this object dies;
     every view of the buffer keeps it alive."""
 
-    cdef Ring ring          # None: nothing was taken
-    cdef rb_slot slot
-
-    cdef void belongs_to(self, Ring ring) noexcept:
+    cdef void holds(self, Ring ring, const rb_slot *slot) noexcept:
+        """Answer for a slot from take_slot()."""
         self.ring = ring
-        ring.leases += 1
+        self.slot = slot[0]
 
     def __dealloc__(self):
-        if self.ring is None:
-            return
-        rb_release(self.ring.ring, &self.slot)  # -ESTALE in a forked child: the slot is the parent's
-        self.ring.leases -= 1
-        self.ring.leave_if_over()
+        if self.ring is not None:
+            self.ring.release_slot(&self.slot)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.slot.data, self.slot.bytes, self.ring.mode == "broadcast", flags)

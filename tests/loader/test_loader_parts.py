@@ -14,8 +14,8 @@ from processes import eventually, forked, process
 
 from ringbuf import BatchTooLarge, RingLoader
 from ringbuf.loader import channel, lifecycle
+from ringbuf.loader._course import Job, pack
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
-from ringbuf.loader._course import Job, pack, unpack
 from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import PrivateRoom, make_fetcher

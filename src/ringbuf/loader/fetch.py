@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ringbuf.loader import collate
-from ringbuf.loader.collate import Empty, Irregular, Stack
 from ringbuf.loader._course import Job
+from ringbuf.loader.collate import Empty, Irregular, Stack
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver, Substitute

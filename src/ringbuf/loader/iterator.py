@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, NoReturn
 from ringbuf import frame
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed
+from ringbuf.loader._course import Course, pack
+from ringbuf.loader._ledger import Ledger, Task
 from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Unsent
-from ringbuf.loader._course import Course, pack
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
-from ringbuf.loader._ledger import Ledger, Task
 from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.logbook import EPOCH, NOWHERE, Logbook
 from ringbuf.loader.losses import Losses

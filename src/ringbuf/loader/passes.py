@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from ringbuf.errors import Closed
-from ringbuf.loader.advice import warn
 from ringbuf.loader._course import Course
+from ringbuf.loader.advice import warn
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
 from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes

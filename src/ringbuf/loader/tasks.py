@@ -15,7 +15,7 @@ import contextlib
 import os
 import struct
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ringbuf._core import ANY, SLOTS_MAX, Lease, Ring
 from ringbuf.errors import Closed, Empty, Full
