@@ -362,22 +362,21 @@ cdef class Ring:
         target_of(target)
         deadline_of(timeout)
 
-    def send(self, bytes content not None, *, tag=0, target=ANY):
-        """Publish `content`, in one step and without waiting. False where no slot is free.
+    def send(self, tag, target, bytes head not None, bytes content not None):
+        """Publish `content` behind `head`, in one step and without waiting. False where no slot is free.
         Closed when the ring is finished."""
-        cdef uint64_t c_tag = tag_of(tag)
-        cdef uint32_t c_target = target_of(target)
-        cdef Py_ssize_t nbytes = len(content)
+        cdef uint64_t nbytes = len(head) + len(content)
         cdef rb_slot slot
-        if <uint64_t>nbytes > self.slot_bytes:
+        if nbytes > self.slot_bytes:
             raise BatchTooLarge(f"{nbytes} bytes were to be published, a slot holds {self.slot_bytes}",
                                 needed_bytes=nbytes, available_bytes=self.slot_bytes)
-        cdef int rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &slot)
+        cdef int rc = self.claim_slot(tag_of(tag), target_of(target), RB_NOW, &slot)
         if rc == -errno.EAGAIN:
             return False
         check(rc, self, Full)
-        memcpy(slot.data, <const char *>content, nbytes)
-        check(rb_commit(self.ring, &slot, nbytes), self)
+        memcpy(slot.data, <const char *>head, len(head))
+        memcpy(<char *>slot.data + len(head), <const char *>content, len(content))
+        check(self.commit_slot(&slot, nbytes), self)
         return True
 
     def take(self, *, timeout=None, tag=None, target=None):

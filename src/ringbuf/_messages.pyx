@@ -320,6 +320,12 @@ cdef object tree_in(Lease lease, bint imports):
         return None
 
 
+def read(Lease lease not None, bint copy, bint pickle, bint imports):
+    """As frame.read(), of a message of any size."""
+    tree = None if copy else tree_in(lease, imports)
+    return frame.read(lease, copy=copy, pickle=pickle, imports=imports) if tree is None else tree[0]
+
+
 # ---- producers ----------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.logbook import NOWHERE, Log, Logbook, restore_streams, save_streams
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
-from ringbuf.loader.tasks import Order, TaskBoard
+from ringbuf.loader.tasks import TaskBoard
 
 # ---- channel ----------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ def test_oversized_tasks_need_no_more_memory_than_are_out_at_once():
     board = TaskBoard(4, 1)
     memory = board.letters(0)[1][1]
     for number in range(100):
-        assert board.post(Order(number, 0, 0, pack(Job(0, list(range(10_000 + number))))), 0)
+        assert board.post(number, 0, 0, pack(Job(0, list(range(10_000 + number)))), 0)
         if number >= 3:
             assert board.retract(number - 3, 0)
     assert os.fstat(memory).st_size < 8 * len(pack(Job(0, list(range(10_100)))))
@@ -167,7 +167,7 @@ def test_oversized_tasks_need_no_more_memory_than_are_out_at_once():
 
 def test_a_task_can_be_taken_back_until_somebody_has_it():
     board = TaskBoard(4, 1)
-    board.post(Order(7, 0, 0, pack(Job(0, [1]))), 0)
+    board.post(7, 0, 0, pack(Job(0, [1])), 0)
     assert board.retract(7, 0)
     assert not board.retract(7, 0)
     board.close()
@@ -176,12 +176,12 @@ def test_a_task_can_be_taken_back_until_somebody_has_it():
 def test_a_full_or_finished_board_takes_no_task():
     board = TaskBoard(1, 1)
     posted = 0
-    while board.post(Order(posted, 0, 0, pack(Job(0, [1]))), 0):
+    while board.post(posted, 0, 0, pack(Job(0, [1])), 0):
         posted += 1
     assert posted == 8
     board.retract(0, 0)
     board.finish()
-    assert not board.post(Order(9, 0, 0, pack(Job(0, [1]))), 0)
+    assert not board.post(9, 0, 0, pack(Job(0, [1])), 0)
     board.close()
     board.finish()
 

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from ringbuf import frame
+from ringbuf import _messages
 from ringbuf._core import Lease
 from ringbuf.errors import BatchTooLarge, Closed
 from ringbuf.loader._course import Course, pack
@@ -30,7 +30,7 @@ from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import LEFT_OUT, PassedOver
-from ringbuf.loader.tasks import Order, TaskBoard
+from ringbuf.loader.tasks import TaskBoard
 
 __all__ = ["Settings", "WorkerIterator"]
 
@@ -303,7 +303,7 @@ class WorkerIterator(Pass):
             if not account.warned_of_copies:
                 account.warned_of_copies = True
                 self._warn_of_copies()
-        batch = frame.read(lease, copy=copy, pickle=True, imports=True)
+        batch = _messages.read(lease, copy, True, True)
         if kind == NOTED:
             within, passed_over = batch
             account.note(PassedOver(*passed_over))
@@ -389,7 +389,7 @@ class WorkerIterator(Pass):
         newest = rings.newest
         most = min(self._settings.outstanding, rings.slots - rings.current.held)
         while tasks.out < most and (task := tasks.next_unsent()) is not None:
-            if not self._board.post(Order(task.number, newest, self._epoch, task.packed), task.worker_id):
+            if not self._board.post(task.number, newest, self._epoch, task.packed, task.worker_id):
                 break
             tasks.give_out(task, newest)
         self._steady = steady

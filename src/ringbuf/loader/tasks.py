@@ -31,6 +31,7 @@ MOST_RINGS = 16  # each takes two descriptors and some memory
 
 _HEAD = struct.Struct("<QQQQ")
 IN_THE_SLOT = 0
+MOST_IN_THE_SLOT = SLOT_BYTES - _HEAD.size
 
 
 class Order(NamedTuple):
@@ -41,8 +42,7 @@ class Order(NamedTuple):
     """The data ring to answer in, or a newer one."""
     epoch: int
     """When this changes, the worker starts over with a fresh fetcher."""
-    job: bytes | Job
-    """The job: packed where it is sent."""
+    job: Job
 
 
 class TaskBoard:
@@ -61,15 +61,13 @@ class TaskBoard:
         ]
         self._annex = Annex()
 
-    def post(self, order: Order, worker_id: int | None) -> bool:
+    def post(self, number: int, generation: int, epoch: int, job: bytes, worker_id: int | None) -> bool:
         """Give out a task, its job packed, to this worker or to any; False where there is no room for it now, or workers
-        were told to stop."""
-        place = 0 if worker_id is None else worker_id % len(self._rings)
-        target = ANY if worker_id is None else worker_id
-        number, generation, epoch, job = order
+        were told to stop. The rest is as in an Order."""
+        place, target = (0, ANY) if worker_id is None else (worker_id % len(self._rings), worker_id)
         try:
-            if _HEAD.size + len(job) <= SLOT_BYTES:
-                return self._rings[place].send(_HEAD.pack(generation, epoch, 0, IN_THE_SLOT) + job, tag=number, target=target)
+            if len(job) <= MOST_IN_THE_SLOT:
+                return self._rings[place].send(number, target, _HEAD.pack(generation, epoch, 0, IN_THE_SLOT), job)
             with self._rings[place].claim(tag=number, target=target, timeout=0) as claim:
                 fill(claim, _HEAD.pack(generation, epoch, self._annex.write((place, claim.index), job), len(job)))
         except (Full, Closed):
