@@ -52,7 +52,7 @@ cdef enum:
     DEPTH = 8
 
 cdef object ndarray = np.ndarray
-cdef object lay_out = frame.laid_out
+cdef object laid_out = frame.laid_out
 cdef object compiled = frame.compiled
 cdef Py_ssize_t schema_most = frame.CACHED_BYTES
 cdef uint64_t frame_room = frame.FRAME_ROOM
@@ -105,7 +105,8 @@ cdef struct Lone:
     unsigned char *empty   # BYTES or TEXT
 
 
-cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone):
+cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone) except -1:
+    """Whether this is a byte string or text that fits; then *lone is it."""
     if type(message) is bytes:
         lone.content, lone.length, lone.empty = PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message), BYTES
     elif type(message) is str:
@@ -161,7 +162,10 @@ cdef class Sketch:
     cdef list content               # those that follow them, as bytes
     cdef Py_ssize_t content_bytes
     cdef Py_ssize_t leaves
-    cdef object layout
+    # The layout, as frame.py worked it out:
+    cdef Py_ssize_t offsets[LEAVES]
+    cdef Py_ssize_t tail
+    cdef bytes schema
     cdef Py_ssize_t frame_bytes
 
     def __dealloc__(self):
@@ -228,11 +232,13 @@ cdef class Sketch:
         return tuple(nodes)
 
     cdef bint word(self, uint64_t little) noexcept:
+        """Add a value of fixed size. LEAVES of them have room."""
         memcpy(self.fixed + self.fixed_bytes, &little, 8)
         self.fixed_bytes += 8
         return True
 
-    cdef bint sized(self, bytes content):
+    cdef bint sized(self, bytes content) except -1:
+        """Add a value that lies behind those, which hold its length."""
         self.content.append(content)
         self.content_bytes += PyBytes_GET_SIZE(content)
         return self.word(htole64(<uint64_t>PyBytes_GET_SIZE(content)))
@@ -251,24 +257,34 @@ cdef class Sketch:
         self.rows.append((spec, value.shape, view.len))
         return "a" if view.len <= SMALL else None
 
-    cdef void write(self, char *data):
-        cdef Py_ssize_t i, at = self.layout.tail
-        cdef bytes schema = self.layout.schema
+    cdef bint lay_out(self, object node, Ring ring) except -1:
+        """Place all parts; False if a slot has no room for them."""
+        cdef Py_ssize_t i
+        layout = laid_out(node, tuple(self.rows))
+        for i in range(self.arrays):
+            self.offsets[i] = layout.offsets[i]
+        self.tail = layout.tail
+        self.schema = layout.schema
+        self.frame_bytes = self.tail + self.fixed_bytes + self.content_bytes + PyBytes_GET_SIZE(self.schema)
+        return self.frame_bytes <= <Py_ssize_t>min(ring.slot_bytes, SMALL) and layout.data_bytes <= data_room(ring)
+
+    cdef void write(self, char *data) noexcept:
         cdef uint64_t *words = <uint64_t *>data
+        cdef Py_ssize_t i
         memcpy(data, BYTES, HEADER)
         words[FRAME_BYTES] = htole64(self.frame_bytes)
-        words[TAIL] = htole64(at)
+        words[TAIL] = htole64(self.tail)
         words[VALUES_BYTES] = htole64(self.fixed_bytes + self.content_bytes)
-        words[SCHEMA_BYTES] = htole64(PyBytes_GET_SIZE(schema))
-        offsets = self.layout.offsets
+        words[SCHEMA_BYTES] = htole64(PyBytes_GET_SIZE(self.schema))
         for i in range(self.arrays):
-            memcpy(data + <Py_ssize_t>offsets[i], self.views[i].buf, self.views[i].len)
-        memcpy(data + at, self.fixed, self.fixed_bytes)
-        at += self.fixed_bytes
+            memcpy(data + self.offsets[i], self.views[i].buf, self.views[i].len)
+        data += self.tail
+        memcpy(data, self.fixed, self.fixed_bytes)
+        data += self.fixed_bytes
         for content in self.content:
-            memcpy(data + at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
-            at += PyBytes_GET_SIZE(content)
-        memcpy(data + at, PyBytes_AS_STRING(schema), PyBytes_GET_SIZE(schema))
+            memcpy(data, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+            data += PyBytes_GET_SIZE(content)
+        memcpy(data, PyBytes_AS_STRING(self.schema), PyBytes_GET_SIZE(self.schema))
 
 
 cdef Sketch sketch_of(Ring ring, object tree):
@@ -277,14 +293,7 @@ cdef Sketch sketch_of(Ring ring, object tree):
     sketch.rows = []
     sketch.content = []
     node = sketch.node(tree, 0)
-    if node is None:
-        return None
-    sketch.layout = lay_out(node, tuple(sketch.rows))
-    sketch.frame_bytes = (<Py_ssize_t>sketch.layout.tail + sketch.fixed_bytes + sketch.content_bytes
-                          + PyBytes_GET_SIZE(sketch.layout.schema))
-    if sketch.frame_bytes > <Py_ssize_t>min(ring.slot_bytes, SMALL) or sketch.layout.data_bytes > data_room(ring):
-        return None
-    return sketch
+    return sketch if node is not None and sketch.lay_out(node, ring) else None
 
 
 cdef object tree_in(Lease lease, bint imports):
