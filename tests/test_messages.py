@@ -235,6 +235,15 @@ def test_sizes_that_only_add_up_beyond_64_bits_are_refused(ring):
             ring.get(timeout=0)
 
 
+@pytest.mark.parametrize("tree", [7, [1, 2], (True, False), ["a", "b"], {"a": [1.5, 2.5]}], ids=repr)
+def test_a_frame_without_the_values_that_its_tree_asks_for_is_refused(ring, tree):
+    honest = framed(tree)
+    schema = honest[-struct.unpack_from("<Q", honest, 40)[0] :]
+    put_raw(ring, honest[:16] + struct.pack("<6Q", 64 + len(schema), 64, 0, len(schema), 0, 0) + schema)
+    with pytest.raises(FrameError, match="bytes of values"):
+        ring.get(timeout=0)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 63, 64, 71, 72, 79, 80])
 def test_a_frame_cut_short_is_refused(ring, cut):
     put_raw(ring, framed(b"x")[:cut])

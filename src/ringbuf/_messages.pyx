@@ -78,7 +78,7 @@ cdef unsigned char TEXT[HEAD + END]
 
 
 cdef int learn(unsigned char *into, message) except -1:
-    """Keep the frame of an empty message, from whom frames are defined by."""
+    """Keep the frame of an empty message as frame.py writes it."""
     plan = frame.plan(message)
     cdef bytearray buffer = bytearray(HEAD + END)
     assert plan.write(buffer) == HEAD + END
@@ -125,7 +125,6 @@ cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone) except -1:
 cdef object lone_in(const rb_slot *slot):
     """The byte string or text whose frame this is, or None. `slot.bytes` is our own copy of that number."""
     cdef char head[HEAD]
-    cdef char end[END]
     cdef char *data = <char *>slot.data
     cdef Py_ssize_t length = slot.bytes - HEAD - END
     if not HEAD + END <= slot.bytes <= SMALL:
@@ -319,7 +318,7 @@ cdef object tree_in(Lease lease, bint imports):
     cdef char *at = <char *>lease.slot.data + tail
     try:
         schema = compiled(PyBytes_FromStringAndSize(at + values_bytes, schema_bytes), imports)
-        if schema.pickled or schema.arrays_end > tail:
+        if schema.pickled or schema.arrays_end > tail or schema.fixed.size > values_bytes:
             return None
         leaves = [ndarray(shape, dtype, lease, offset) for shape, dtype, offset, _ in schema.fields]
         if values_bytes:
