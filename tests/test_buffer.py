@@ -646,3 +646,15 @@ def test_a_slot_is_opened_once(ring):
             slot.__enter__()
         slot.value = "intact"
     assert ring.get(timeout=0) == "intact"
+
+
+@pytest.mark.parametrize(
+    "use", [RingBuffer.get, RingBuffer.get_copy, lambda ring: ring.put(1), lambda ring: ring.put_many([1])]
+)
+def test_a_subclass_that_forgets_to_make_the_ring_is_told(use):
+    class Forgetful(RingBuffer):
+        def __init__(self):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"__init__\(\)"):
+        use(Forgetful())

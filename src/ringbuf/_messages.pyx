@@ -11,15 +11,16 @@ from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBuffer_Release, PyObject_GetBu
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc cimport errno
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from ringbuf._core cimport Claim, Lease, Ring, check, deadline_of, filter_of, tag_of, target_of
-from ringbuf._ringbuf cimport rb_filter, rb_slot
+from ringbuf._ringbuf cimport RB_NOW, rb_filter, rb_slot
 
 import numpy as np
 
 from ringbuf import checks, frame
+from ringbuf._core import ANY
 from ringbuf.dtypes import spec_of
 from ringbuf.errors import Closed, Empty, Full
 
@@ -29,6 +30,7 @@ cdef extern from "endian.h" nogil:
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    const Py_ssize_t PY_SSIZE_T_MAX
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef extern from *:
@@ -50,7 +52,7 @@ cdef enum:
     DEPTH = 8
 
 cdef object ndarray = np.ndarray
-cdef object lay_out = frame.laid_out
+cdef object laid_out = frame.laid_out
 cdef object compiled = frame.compiled
 cdef Py_ssize_t schema_most = frame.CACHED_BYTES
 cdef uint64_t frame_room = frame.FRAME_ROOM
@@ -76,7 +78,7 @@ cdef unsigned char TEXT[HEAD + END]
 
 
 cdef int learn(unsigned char *into, message) except -1:
-    """Keep the frame of an empty message, from whom frames are defined by."""
+    """Keep the frame of an empty message as frame.py writes it."""
     plan = frame.plan(message)
     cdef bytearray buffer = bytearray(HEAD + END)
     assert plan.write(buffer) == HEAD + END
@@ -103,7 +105,8 @@ cdef struct Lone:
     unsigned char *empty   # BYTES or TEXT
 
 
-cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone):
+cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone) except -1:
+    """Whether this is a byte string or text that fits; then *lone is it."""
     if type(message) is bytes:
         lone.content, lone.length, lone.empty = PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message), BYTES
     elif type(message) is str:
@@ -122,7 +125,6 @@ cdef bint is_lone(object message, uint64_t slot_bytes, Lone *lone):
 cdef object lone_in(const rb_slot *slot):
     """The byte string or text whose frame this is, or None. `slot.bytes` is our own copy of that number."""
     cdef char head[HEAD]
-    cdef char end[END]
     cdef char *data = <char *>slot.data
     cdef Py_ssize_t length = slot.bytes - HEAD - END
     if not HEAD + END <= slot.bytes <= SMALL:
@@ -159,7 +161,10 @@ cdef class Sketch:
     cdef list content               # those that follow them, as bytes
     cdef Py_ssize_t content_bytes
     cdef Py_ssize_t leaves
-    cdef object layout
+    # The layout, as frame.py worked it out:
+    cdef Py_ssize_t offsets[LEAVES]
+    cdef Py_ssize_t tail
+    cdef bytes schema
     cdef Py_ssize_t frame_bytes
 
     def __dealloc__(self):
@@ -226,11 +231,13 @@ cdef class Sketch:
         return tuple(nodes)
 
     cdef bint word(self, uint64_t little) noexcept:
+        """Add a value of fixed size. LEAVES of them have room."""
         memcpy(self.fixed + self.fixed_bytes, &little, 8)
         self.fixed_bytes += 8
         return True
 
-    cdef bint sized(self, bytes content):
+    cdef bint sized(self, bytes content) except -1:
+        """Add a value that lies behind those, which hold its length."""
         self.content.append(content)
         self.content_bytes += PyBytes_GET_SIZE(content)
         return self.word(htole64(<uint64_t>PyBytes_GET_SIZE(content)))
@@ -249,42 +256,43 @@ cdef class Sketch:
         self.rows.append((spec, value.shape, view.len))
         return "a" if view.len <= SMALL else None
 
-    cdef void write(self, char *data):
-        cdef Py_ssize_t i, at = self.layout.tail
-        cdef bytes schema = self.layout.schema
+    cdef bint lay_out(self, object node, Ring ring) except -1:
+        """Place all parts; False if a slot has no room for them."""
+        cdef Py_ssize_t i
+        layout = laid_out(node, tuple(self.rows))
+        for i in range(self.arrays):
+            self.offsets[i] = layout.offsets[i]
+        self.tail = layout.tail
+        self.schema = layout.schema
+        self.frame_bytes = self.tail + self.fixed_bytes + self.content_bytes + PyBytes_GET_SIZE(self.schema)
+        return self.frame_bytes <= <Py_ssize_t>min(ring.slot_bytes, SMALL) and layout.data_bytes <= data_room(ring)
+
+    cdef void write(self, char *data) noexcept:
         cdef uint64_t *words = <uint64_t *>data
+        cdef Py_ssize_t i
         memcpy(data, BYTES, HEADER)
         words[FRAME_BYTES] = htole64(self.frame_bytes)
-        words[TAIL] = htole64(at)
+        words[TAIL] = htole64(self.tail)
         words[VALUES_BYTES] = htole64(self.fixed_bytes + self.content_bytes)
-        words[SCHEMA_BYTES] = htole64(PyBytes_GET_SIZE(schema))
-        offsets = self.layout.offsets
+        words[SCHEMA_BYTES] = htole64(PyBytes_GET_SIZE(self.schema))
         for i in range(self.arrays):
-            memcpy(data + <Py_ssize_t>offsets[i], self.views[i].buf, self.views[i].len)
-        memcpy(data + at, self.fixed, self.fixed_bytes)
-        at += self.fixed_bytes
+            memcpy(data + self.offsets[i], self.views[i].buf, self.views[i].len)
+        data += self.tail
+        memcpy(data, self.fixed, self.fixed_bytes)
+        data += self.fixed_bytes
         for content in self.content:
-            memcpy(data + at, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
-            at += PyBytes_GET_SIZE(content)
-        memcpy(data + at, PyBytes_AS_STRING(schema), PyBytes_GET_SIZE(schema))
+            memcpy(data, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+            data += PyBytes_GET_SIZE(content)
+        memcpy(data, PyBytes_AS_STRING(self.schema), PyBytes_GET_SIZE(self.schema))
 
 
-cdef Sketch sketch_of(object message, uint64_t slot_bytes):
-    """A sketch of a message that fits into such a slot of a RingBuffer, or None: it is one for frame.py."""
+cdef Sketch sketch_of(Ring ring, object tree):
+    """A sketch of a tree that fits into a slot, or None: it is one for frame.py."""
     cdef Sketch sketch = Sketch.__new__(Sketch)
     sketch.rows = []
     sketch.content = []
-    tree = sketch.node(message, 0)
-    if tree is None:
-        return None
-    sketch.layout = lay_out(tree, tuple(sketch.rows))
-    sketch.frame_bytes = (<Py_ssize_t>sketch.layout.tail + sketch.fixed_bytes + sketch.content_bytes
-                          + PyBytes_GET_SIZE(sketch.layout.schema))
-    if sketch.frame_bytes > <Py_ssize_t>min(slot_bytes, SMALL):
-        return None
-    if <Py_ssize_t>sketch.layout.data_bytes + <Py_ssize_t>frame_room > <Py_ssize_t>max(slot_bytes, frame_room):
-        return None
-    return sketch
+    node = sketch.node(tree, 0)
+    return sketch if node is not None and sketch.lay_out(node, ring) else None
 
 
 cdef object tree_in(Lease lease, bint imports):
@@ -310,7 +318,7 @@ cdef object tree_in(Lease lease, bint imports):
     cdef char *at = <char *>lease.slot.data + tail
     try:
         schema = compiled(PyBytes_FromStringAndSize(at + values_bytes, schema_bytes), imports)
-        if schema.pickled or schema.arrays_end > tail:
+        if schema.pickled or schema.arrays_end > tail or schema.fixed.size > values_bytes:
             return None
         leaves = [ndarray(shape, dtype, lease, offset) for shape, dtype, offset, _ in schema.fields]
         if values_bytes:
@@ -362,67 +370,25 @@ cdef int put_plan(Ring ring, object plan, uint64_t tag, uint32_t target, int64_t
     return rc
 
 
-def put(Ring ring, message, timeout, tag, target):
-    """Publish `message` if it is a small one; else return False, and nothing was looked at."""
+cdef object planned(Ring ring, object tree):
+    """`tree` as put_planned() takes it: itself if it is small and alone, a Sketch, or a Plan that fits."""
     cdef Lone lone
-    cdef Sketch sketch = None
-    if not is_lone(message, ring.slot_bytes, &lone):
-        sketch = sketch_of(message, ring.slot_bytes)
-        if sketch is None:
-            return False
-    cdef uint64_t c_tag = tag_of(tag)
-    cdef uint32_t c_target = target_of(target)
-    cdef int64_t until = deadline_of(timeout)
-    cdef int rc
-    if sketch is None:
-        rc = put_lone(ring, &lone, c_tag, c_target, until)
-    else:
-        rc = put_sketch(ring, sketch, c_tag, c_target, until)
-    check(rc, ring, Full, timeout)
-    return True
+    if is_lone(tree, ring.slot_bytes, &lone):
+        return tree
+    plan = sketch_of(ring, tree)
+    if plan is None:
+        plan = frame.plan(tree)
+        plan.check(data_room(ring))
+    return plan
 
 
-def planned(Ring ring, messages, slot_bytes):
-    """`messages` as put_all() takes them: small ones, and plans that fit. Raises as put() of one of them."""
+cdef int put_planned(Ring ring, object plan, uint64_t tag, uint32_t target, int64_t until) except? -1:
     cdef Lone lone
-    plans = []
-    for message in messages:
-        if not is_lone(message, ring.slot_bytes, &lone):
-            plan = sketch_of(message, ring.slot_bytes)
-            if plan is None:
-                plan = frame.plan(message)
-                plan.check(slot_bytes)
-            message = plan
-        plans.append(message)
-    return plans
-
-
-def put_all(Ring ring, list plans, timeout, tag, target):
-    """Publish what planned() made, one after the other until `timeout` has passed, and return how many that were."""
-    cdef uint64_t c_tag = tag_of(tag)
-    cdef uint32_t c_target = target_of(target)
-    cdef int64_t until = deadline_of(timeout)
-    cdef Py_ssize_t done = 0
-    cdef Lone lone
-    cdef int rc
-    for plan in plans:
-        try:
-            if is_lone(plan, ring.slot_bytes, &lone):
-                rc = put_lone(ring, &lone, c_tag, c_target, until)
-            elif type(plan) is Sketch:
-                rc = put_sketch(ring, plan, c_tag, c_target, until)
-            else:
-                rc = put_plan(ring, plan, c_tag, c_target, until)
-        except Closed:  # by another thread, while we waited
-            if done == 0:
-                raise
-            break
-        if rc < 0:
-            if done == 0 or not is_end(rc):
-                check(rc, ring, Full, timeout)
-            break
-        done += 1
-    return done
+    if is_lone(plan, ring.slot_bytes, &lone):
+        return put_lone(ring, &lone, tag, target, until)
+    if type(plan) is Sketch:
+        return put_sketch(ring, plan, tag, target, until)
+    return put_plan(ring, plan, tag, target, until)
 
 
 cdef bint is_end(int rc) noexcept:
@@ -457,30 +423,131 @@ cdef object take_message(Ring ring, const rb_filter *wanted, int64_t until, bint
     return frame.read(lease, copy=copy, imports=imports)
 
 
-def take(Ring ring, timeout, tag, target, bint copy, bint imports):
-    """The oldest message, of this tag and for this target if given, as frame.read() gives it."""
-    cdef rb_filter wanted
-    cdef int rc
-    filter_of(tag, target, &wanted)
-    message = take_message(ring, &wanted, deadline_of(timeout), copy, imports, &rc)
-    check(rc, ring, Empty, timeout)
-    return message
+# ---- both, as RingBuffer has them -----------------------------------------------------------------------------
 
 
-def take_all(Ring ring, n, timeout, tag, target, bint imports):
-    """Wait for one message, and return it with those that are there by then, n at most, oldest first."""
-    cdef Py_ssize_t most = checks.whole("n", n, at_least=1, at_most=INT64_MAX)
-    cdef rb_filter wanted
-    cdef int rc
-    filter_of(tag, target, &wanted)
-    message = take_message(ring, &wanted, deadline_of(timeout), False, imports, &rc)
-    check(rc, ring, Empty, timeout)
-    messages = [message]
-    while len(messages) < most and not ring.closed:
-        message = take_message(ring, &wanted, 0, False, imports, &rc)
-        if rc < 0:
-            if not is_end(rc):
-                check(rc, ring)
-            break
-        messages.append(message)
-    return messages
+cdef class Messages:
+    """What a RingBuffer does once for each message; it is here so that a call costs little more than what it does."""
+
+    cdef readonly Ring _core
+    cdef readonly bint _imports      # frames may import the modules of their classes: only among relatives
+    cdef public bint _reads_unasked  # subscribed because it attached, and neither read nor wrote yet
+
+    def _open(self, Ring ring not None):
+        self._core = ring
+        self._imports = ring.name is None
+
+    def put(self, tree, *, timeout=None, tag=0, target=ANY):
+        """Publish `tree`, its arrays copied into a slot.
+
+        timeout: seconds to wait for a free slot; None waits for ever, 0 not at all.
+        tag: a number that consumers can ask for. target: the consumer that it is addressed to.
+        Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
+        Full when `timeout` passes; Closed after finish() or close().
+        """
+        cdef Ring ring = self.opened()
+        plan = planned(ring, tree)
+        if self._reads_unasked:
+            self._write_only(timeout=timeout, tag=tag, target=target)
+        check(put_planned(ring, plan, tag_of(tag), target_of(target), deadline_of(timeout)), ring, Full, timeout)
+
+    def put_many(self, trees, *, timeout=None, tag=0, target=ANY):
+        """Publish several trees in order, each in a slot of its own as by put(), and return how many those were.
+
+        timeout: seconds to wait for free slots, over all; None waits until all are in, 0 not at all.
+        Fewer than all are in when the time has passed, or the ring is finished or closed meanwhile; go on with the
+        first that is not in. When not even one got in, the errors are those of put(). TypeError and BatchTooLarge, about any
+        of them, come before the first is published. A signal's exception leaves those in that were.
+        """
+        cdef Ring ring = self.opened()
+        cdef list plans = [planned(ring, tree) for tree in trees]
+        if self._reads_unasked:
+            self._write_only(timeout=timeout, tag=tag, target=target)
+        cdef uint64_t c_tag = tag_of(tag)
+        cdef uint32_t c_target = target_of(target)
+        cdef int64_t until = deadline_of(timeout)
+        cdef Py_ssize_t done = 0
+        cdef int rc
+        for plan in plans:
+            try:
+                rc = put_planned(ring, plan, c_tag, c_target, until)
+            except Closed:  # by another thread, while we waited
+                if done == 0:
+                    raise
+                break
+            if rc < 0:
+                if done == 0 or not is_end(rc):
+                    check(rc, ring, Full, timeout)
+                break
+            done += 1
+        return done
+
+    def get(self, *, timeout=None, tag=None, target=None):
+        """Borrow the oldest message, in place: the tree that was put, its arrays views of the slot.
+
+        timeout: seconds to wait; None waits for ever, 0 not at all.
+        tag: take only a message with this tag. target: only one for this consumer, or for anyone.
+        The slot returns to the ring when the last view of it is gone, however the view came about.
+        In queue mode the views are writable and nobody else's; in broadcast they are read-only.
+        Raises Empty when `timeout` passes; Closed when the ring is finished and nothing is left, or is closed.
+        """
+        return self.take(timeout, tag, target, False)
+
+    def get_copy(self, *, timeout=None, tag=None, target=None):
+        """Take the oldest message as private arrays; its slot is free when this returns. Arguments as get()."""
+        return self.take(timeout, tag, target, True)
+
+    def get_many(self, n, *, timeout=None, tag=None, target=None):
+        """Wait for a message and return it with all that are there by then, oldest first, `n` at most.
+
+        Arguments and errors are those of get(), and so is what the list holds: each array keeps its slot.
+        A message that is no frame is an error also behind good ones; those are given up with it.
+        """
+        cdef Py_ssize_t most = checks.whole("n", n, at_least=1, at_most=PY_SSIZE_T_MAX)
+        cdef rb_filter wanted
+        cdef int rc
+        cdef Ring ring = self.opened()
+        self._reads_unasked = False
+        filter_of(tag, target, &wanted)
+        message = take_message(ring, &wanted, deadline_of(timeout), False, self._imports, &rc)
+        check(rc, ring, Empty, timeout)
+        cdef list messages = [message]
+        while len(messages) < most and not ring.closed:
+            message = take_message(ring, &wanted, RB_NOW, False, self._imports, &rc)
+            if rc < 0:
+                if not is_end(rc):
+                    check(rc, ring)
+                break
+            messages.append(message)
+        return messages
+
+    cdef object take(self, object timeout, object tag, object target, bint copy):
+        cdef rb_filter wanted
+        cdef int rc
+        cdef Ring ring = self.opened()
+        self._reads_unasked = False
+        filter_of(tag, target, &wanted)
+        message = take_message(ring, &wanted, deadline_of(timeout), copy, self._imports, &rc)
+        check(rc, ring, Empty, timeout)
+        return message
+
+    cdef Ring opened(self):
+        if self._core is None:
+            raise RuntimeError("this RingBuffer was never made; does a subclass call RingBuffer.__init__()?")
+        return self._core
+
+    def _write_only(self, **wish):
+        """A handle that only writes must not count as a reader, or the ring fills up with messages for it."""
+        if self._reads_unasked:
+            self._core.check_claim(**wish)  # not for the sake of a call that will be refused
+            self._core.unsubscribe()
+            self._reads_unasked = False
+
+    @property
+    def slot_bytes(self):
+        """Bytes of arrays that one message may have."""
+        return data_room(self.opened())
+
+
+cdef uint64_t data_room(Ring ring) noexcept:
+    return ring.slot_bytes - min(ring.slot_bytes, frame_room)

@@ -1,19 +1,20 @@
 """RingBuffer: a ring of slots that hold whole trees of arrays.
 
 `put` and `reserve` fill a slot, `get` gives back the same tree as views of it. What a slot holds is a frame
-(frame.py); how slots change hands is the ring's business (_core.pyx).
+(frame.py); how slots change hands is the ring's business (_core.pyx). `put`, `get` and their like are in _messages.pyx.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ringbuf import _messages, checks, frame
+from ringbuf import checks, frame
 from ringbuf._core import ANY, Claim, Ring
+from ringbuf._messages import Messages
 from ringbuf.errors import Closed, PeerTableFull
 from ringbuf.frame import FRAME_ROOM
 
@@ -64,7 +65,7 @@ class Lost(NamedTuple):
     """The producer, as numbered in its own pid namespace."""
 
 
-class RingBuffer:
+class RingBuffer(Messages):
     """A ring of `slots` slots in shared memory, each for one tree of arrays of up to `slot_bytes` bytes in all.
 
     name: None makes an anonymous ring, which child processes inherit or receive pickled; it leaves nothing behind.
@@ -102,12 +103,6 @@ class RingBuffer:
         )
         self._open(ring)
 
-    def _open(self, ring: Ring) -> None:
-        self._core = ring
-        self._slot_bytes = max(0, ring.slot_bytes - FRAME_ROOM)
-        self._imports = ring.name is None  # frames may import the modules of their classes: only among relatives
-        self._reads_unasked = False  # subscribed because it attached, and neither read nor wrote yet
-
     @classmethod
     def _attached(cls, ring: Ring) -> RingBuffer:
         """Wrap a ring that another handle created; in broadcast it is a reader from now on."""
@@ -123,36 +118,6 @@ class RingBuffer:
 
     # ---- producers
 
-    def put(self, tree: Any, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> None:
-        """Publish `tree`, its arrays copied into a slot.
-
-        timeout: seconds to wait for a free slot; None waits for ever, 0 not at all.
-        tag: a number that consumers can ask for. target: the consumer that it is addressed to.
-        Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
-        Full when `timeout` passes; Closed after finish() or close().
-        """
-        if not self._reads_unasked and _messages.put(self._core, tree, timeout, tag, target):
-            return
-        plan = frame.plan(tree)
-        plan.check(self._slot_bytes)
-        self._write_only(timeout=timeout, tag=tag, target=target)
-        with self._core.claim(timeout=timeout, tag=tag, target=target) as claim:
-            claim.commit(plan.write(claim))
-
-    def put_many(
-        self, messages: Iterable[Any], *, timeout: float | None = None, tag: int = 0, target: int = ANY
-    ) -> int:
-        """Publish several trees in order, each in a slot of its own as by `put`, and return how many those were.
-
-        timeout: seconds to wait for free slots, over all; None waits until all are in, 0 not at all.
-        Fewer than all are in when the time has passed, or the ring is finished or closed meanwhile; begin with the next one
-        then. If not even the first got in, the errors are those of `put`. TypeError and BatchTooLarge, about
-        any of them, come before the first is published.
-        """
-        plans = _messages.planned(self._core, messages, self._slot_bytes)
-        self._write_only(timeout=timeout, tag=tag, target=target)
-        return _messages.put_all(self._core, plans, timeout, tag, target)
-
     def reserve(self, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> Slot:
         """Claim a slot and write in place: `with ring.reserve() as slot:`.
 
@@ -166,33 +131,6 @@ class RingBuffer:
         self._core.finish()
 
     # ---- consumers
-
-    def get(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
-        """Borrow the oldest message, in place: the tree that was put, its arrays views of the slot.
-
-        timeout: seconds to wait; None waits for ever, 0 not at all.
-        tag: take only a message with this tag. target: only one for this consumer, or for anyone.
-        The slot returns to the ring when the last view of it is gone, however the view came about.
-        In queue mode the views are writable and nobody else's; in broadcast they are read-only.
-        Raises Empty when `timeout` passes; Closed when the ring is finished and nothing is left, or is closed.
-        """
-        self._reads_unasked = False
-        return _messages.take(self._core, timeout, tag, target, False, self._imports)
-
-    def get_many(
-        self, n: int, *, timeout: float | None = None, tag: int | None = None, target: int | None = None
-    ) -> list[Any]:
-        """Wait for a message and return it with all that are there by then, oldest first, `n` at most.
-
-        Arguments and errors are those of `get`, and so is what the list holds: each array keeps its slot.
-        """
-        self._reads_unasked = False
-        return _messages.take_all(self._core, n, timeout, tag, target, self._imports)
-
-    def get_copy(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
-        """Take the oldest message as private arrays; its slot is free when this returns. Arguments as `get`."""
-        self._reads_unasked = False
-        return _messages.take(self._core, timeout, tag, target, True, self._imports)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield messages until the ring is finished and drained. Raises Closed when this handle is closed."""
@@ -214,12 +152,6 @@ class RingBuffer:
         self._core.unsubscribe()
         self._reads_unasked = False
 
-    def _write_only(self, **wish: Any) -> None:
-        """A handle that only writes must not count as a reader, or the ring fills up with messages for it."""
-        if self._reads_unasked:
-            self._core.check_claim(**wish)  # not for the sake of a call that will be refused
-            self.unsubscribe()
-
     # ---- looking at it
 
     def __len__(self) -> int:
@@ -233,11 +165,6 @@ class RingBuffer:
     @property
     def slots(self) -> int:
         return self._core.slots
-
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes of arrays that one message may have."""
-        return self._slot_bytes
 
     @property
     def name(self) -> str | None:
