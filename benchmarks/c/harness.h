@@ -20,7 +20,7 @@ struct options {
 	uint32_t batch, capacity;
 	uint32_t fill;      /* uncontended: batches that are in the queue all the time */
 	uint32_t ms;        /* how long to measure */
-	const char *spoil;  /* lose, double, change or swap one message, to show that the checks find it; NULL: none */
+	const char *spoil;  /* do this to one message, to show that the checks find it; NULL: to none */
 };
 
 int64_t now_ns(void);

@@ -15,7 +15,7 @@ def text(result: dict[str, Any]) -> str:
     for table in result["tables"].values():
         lines += ["", table["title"], *grid(result, table)]
     if result["recovery"]:
-        lines += ["", "Slot of a killed process, from kill() until another has it, in ms (ringbuf; no other peer gets it back)"]
+        lines += ["", "Slot of a killed process, from kill() until another has it, in ms; the others have no such thing"]
         lines += [f"  {title:42}{cell(figures)}" for title, figures in result["recovery"].items()]
     lines.append("")
     lines += [f"{name} is left out: {reason}" for name, reason in result["missing"].items()]

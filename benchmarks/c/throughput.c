@@ -10,7 +10,7 @@
 #include "harness.h"
 
 #define NUMBER(message) ((message) & ((UINT64_C(1) << 48) - 1))
-#define SPOILT 1000 /* the message that `spoil` picks, of producer 0 */
+#define SPOILT 100 /* the message that `spoil` picks, of producer 0 */
 
 struct heard {
 	uint64_t count, sum, last;
