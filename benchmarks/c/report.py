@@ -31,13 +31,17 @@ def text(result: dict[str, Any]) -> str:
 
 def grid(result: dict[str, Any], table: dict[str, Any]) -> list[str]:
     """A row for each peer, a column for each case: median (min - max)."""
-    columns = table["columns"]
-    lines = [f"  {'':28}" + "".join(f"{column:>24}" for column in columns)]
+    rows = [["", *table["columns"]]]
+    notes = [""]
     for name, cells in table["rows"].items():
         peer = result["peers"][name]
-        shown = "".join(f"{cell(cells[column]) if column in cells else '-':>24}" for column in columns)
-        why = f"  ({peer['threads_only']})" if peer["threads_only"] and "-" in shown.split() else ""
-        lines.append(f"  {peer['label']:28}{shown}{why}")
+        rows.append([peer["label"], *(cell(cells[column]) if column in cells else "-" for column in table["columns"])])
+        notes.append(f"  ({peer['threads_only']})" if peer["threads_only"] and "-" in rows[-1] else "")
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for (label, *cells), note in zip(rows, notes):
+        shown = "".join(f"  {text:>{width}}" for text, width in zip(cells, widths[1:]))
+        lines.append(f"  {label:{widths[0]}}{shown}{note}")
     return lines
 
 

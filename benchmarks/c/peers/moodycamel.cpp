@@ -24,7 +24,9 @@ struct port {
 
 queue *queue_make(uint32_t capacity, uint32_t batch)
 {
-	const size_t producers = 64; // what the driver allows
+	// A producer keeps the blocks of 32 that it once had: without some for each that may come, the late would find none. So
+	// there is more room than was asked for.
+	const size_t producers = 32; // as many as the driver allows
 	return reinterpret_cast<queue *>(new Queue(capacity * batch, producers, 0));
 }
 
