@@ -47,7 +47,7 @@ static void set(struct options *options, const char *argument)
 	if (!value)
 		die("%s: arguments are NAME=VALUE", argument);
 	size_t length = (size_t)(value++ - argument);
-	if (!strncmp(argument, "spoil", length)) {
+	if (!strncmp(argument, "spoil=", length + 1)) {
 		options->spoil = value;
 		return;
 	}

@@ -160,12 +160,15 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static bool is_a_case(const char *name)
+{
+	return !strcmp(name, "told") || !strcmp(name, "polling") || !strcmp(name, "sleeping") || !strcmp(name, "message");
+}
+
 int main(int argc, char **argv)
 {
-	const char *cases = "told polling sleeping message";
-
-	if (argc < 3 || !strstr(cases, argv[1]) || atoi(argv[2]) < 1) {
-		fprintf(stderr, "usage: recovery CASE SAMPLES [SEED], CASE one of: %s\n", cases);
+	if (argc < 3 || !is_a_case(argv[1]) || atoi(argv[2]) < 1) {
+		fprintf(stderr, "usage: recovery told|polling|sleeping|message SAMPLES [SEED]\n");
 		return 2;
 	}
 	int count = atoi(argv[2]);
