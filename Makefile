@@ -20,7 +20,7 @@ TIME ?= 60# seconds for each target of fuzz
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench lint clean
+.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench bench-c lint clean
 
 help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
@@ -72,6 +72,9 @@ demo-torch: $(VENV)/installed  ## train on Fashion-MNIST with torch's DataLoader
 bench: $(VENV)/installed  ## measure RingLoader against torch's DataLoader: throughput, then start and restart
 	$(VENV)/bin/python -m benchmarks.py.loader
 	$(VENV)/bin/python -m benchmarks.py.startup
+
+bench-c: $(VENV)/installed  ## measure the ring in C against other queues, as far as they are installed
+	$(VENV)/bin/python -m benchmarks.c
 
 lint: .venv-lint/installed  ## check the Python code with ruff
 	.venv-lint/bin/ruff check
