@@ -399,7 +399,8 @@ static struct found find_oldest_that(const struct rb_self *self, const struct rb
 	return best;
 }
 
-/* The oldest acceptable message, if it is below the horizon; else all are beyond it, and *beyond is one of them. */
+/* The oldest acceptable message, if it is below the horizon: it is then the oldest of those that are. Else all are beyond it,
+ * and *beyond is one of them. */
 static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader,
 				struct found *beyond)
 {
