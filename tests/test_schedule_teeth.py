@@ -27,7 +27,7 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
-    Fault("no horizon in take", "ring.c", "if (seq >= horizon)", "if (seq == UINT64_MAX)", "queue redeliver", "committed before it"),
+    Fault("no horizon in take", "ring.c", "rb_word_seq(map, best.word) >= horizon", "horizon == UINT64_MAX", "queue redeliver", "committed before it"),
     Fault(
         "a take that does not compare",
         "ring.c",

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "segment.h"
 #include "wait.h"
 
+#define SPIN_NS INT64_C(5000) /* a few times what a wake-up costs the two who take part in it */
 #define CREATE_TRIES 64 /* against others that create and reclaim the same name */
 
 static uint32_t bitmap_words(const struct rb_map *map)
@@ -120,6 +122,14 @@ int rb_handle_reap(struct rb_ring *ring)
 	return ring->supervised ? 0 : rb_handle_recover(ring);
 }
 
+/* Where the partner cannot run beside us, looking for what it does keeps it from doing it. */
+static bool has_one_processor(void)
+{
+	cpu_set_t ours;
+
+	return sched_getaffinity(0, sizeof(ours), &ours) == 0 && CPU_COUNT(&ours) == 1;
+}
+
 /* Become a participant, if need be by reaping one that died. */
 static int join(struct rb_ring *ring, bool by_name)
 {
@@ -137,6 +147,7 @@ static int join(struct rb_ring *ring, bool by_name)
 		return rc;
 	}
 	ring->self.row = ring->member.row;
+	ring->spin_ns = has_one_processor() ? 0 : SPIN_NS;
 	/* join_handle:A relaxed: published by join_handle:B */
 	atomic_store_explicit(&ring->self.reader, RB_NO_READER, memory_order_relaxed);
 	if (ring->self.held)

@@ -11,6 +11,12 @@
 #include "participant.h"
 #include "ring.h"
 
+/* How a handle's waits for one thing went lately: see spin() in ringbuf.c. */
+struct rb_patience {
+	_Atomic uint32_t rest;            /* waits to come that go without a spin */
+	_Atomic uint32_t pace;            /* how many they were after the last spin */
+};
+
 struct rb_ring {
 	struct rb_self self;
 	struct rb_map map;
@@ -26,6 +32,8 @@ struct rb_ring {
 	_Atomic uint32_t nudges;          /* rb_wake was called */
 	int (*pause)(void *arg);
 	void *pause_arg;
+	int64_t spin_ns;                  /* how long to look before going to sleep; 0: the partner may need our processor */
+	struct rb_patience claiming, taking;
 	bool supervised;                  /* only rb_recover() looks for the dead */
 	bool unsecured;                   /* claims leave a slot's pages to rb_secure() */
 	_Atomic uint64_t *populated;      /* bit per slot: its pages are in this process's page tables */

@@ -21,4 +21,14 @@ static inline int64_t rb_clock_ns(clockid_t clock)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* To be called in a loop that waits for another processor: leaves more of this one to its other half. */
+static inline void rb_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 #endif

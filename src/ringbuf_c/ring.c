@@ -44,6 +44,7 @@
 #include "stats.h"
 
 #define NONE UINT32_MAX
+#define STRETCH 64u /* slots looked at together: as many as cost less than the rest of a claim */
 
 /* A slot as one look found it. */
 struct found {
@@ -74,34 +75,70 @@ uint64_t rb_ring_fresh_free(const struct rb_map *map)
 
 /* ---- producer ------------------------------------------------------------------------------------ */
 
-/* The slot in `state` with the smallest (oldest) or largest (newest) ticket. */
-static struct found find_extreme(const struct rb_map *map, enum rb_state state, bool newest)
+/* FREE and READY of a queue name nobody, so their words are numbers in the order of their tickets: the first of a state is the
+ * smallest of all words when they are counted from that state on. `flip` inverts tickets, for the newest to be the first. */
+static inline uint64_t rank_of(const struct rb_map *map, uint32_t i, uint64_t base, uint64_t flip)
 {
-	struct found best = { .index = NONE };
-	uint64_t best_seq = 0;
+	/* find:A relaxed: a candidate only; the CAS that follows decides and orders */
+	return (atomic_load_explicit(&map->descs[i].word, memory_order_relaxed) ^ flip) - base;
+}
 
-	for (uint32_t i = 0; i < map->header.slots; i++) {
-		/* find:A relaxed: a candidate only; the CAS that follows decides and orders */
-		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_relaxed);
+/* Without a branch, and in two halves that a processor can compare at the same time: most of a claim or a take is this loop. */
+static inline struct found find_first(const struct rb_map *map, uint32_t from, uint32_t to, enum rb_state state, uint64_t flip)
+{
+	uint64_t none = UINT64_C(1) << RB_STATE_SHIFT; /* the ranks of other states are not below it */
+	uint64_t base = rb_word(map, state, 0, 0);
+	uint64_t first = none, second = none;
+	uint32_t at = NONE, at_second = NONE, half = from + (to - from) / 2;
 
-		if (rb_word_state(word) != state)
-			continue;
-		uint64_t seq = rb_word_seq(map, word);
-		if (best.index == NONE || (newest ? seq > best_seq : seq < best_seq)) {
-			best = (struct found){ .index = i, .word = word };
-			best_seq = seq;
-		}
+	for (uint32_t i = from, j = half; j < to; i++, j++) {
+		uint64_t rank = rank_of(map, i, base, flip), other = rank_of(map, j, base, flip);
+
+		at = rank < first ? i : at;
+		first = rank < first ? rank : first;
+		at_second = other < second ? j : at_second;
+		second = other < second ? other : second;
 	}
-	return best;
+	if (second < first) {
+		first = second;
+		at = at_second;
+	}
+	return (struct found){ .index = at, .word = (first + base) ^ flip };
+}
+
+static struct found find_oldest_ready(const struct rb_map *map)
+{
+	return find_first(map, 0, map->header.slots, RB_READY, 0);
+}
+
+/* The slot that this handle claimed last, or the newest FREE one of a stretch of slots, that slot's own stretch first: of a large
+ * ring not every slot need be looked at for the warmest. */
+static struct found find_free(const struct rb_self *self)
+{
+	const struct rb_map *map = self->map;
+	uint32_t slots = map->header.slots;
+	uint64_t newest = rb_word_seq(map, UINT64_MAX);
+	/* find_free:A relaxed: where to begin; all slots are looked at before there is none */
+	uint32_t last = atomic_load_explicit(&self->claimed, memory_order_relaxed);
+	uint32_t from = last / STRETCH * STRETCH;
+	struct found slot = find_first(map, last, last + 1, RB_FREE, newest);
+
+	for (uint32_t looked = 0; slot.index == NONE && looked < slots; looked += STRETCH) {
+		uint32_t to = slots - from < STRETCH ? slots : from + STRETCH;
+
+		slot = find_first(map, from, to, RB_FREE, newest);
+		from = to == slots ? 0 : to;
+	}
+	return slot;
 }
 
 /* Overwriting takes the oldest message for the sake of the newest; queue mode only. */
-static struct found find_claimable(const struct rb_map *map)
+static struct found find_claimable(const struct rb_self *self)
 {
-	struct found slot = find_extreme(map, RB_FREE, true);
+	struct found slot = find_free(self);
 
-	if (slot.index == NONE && map->header.full == RB_OVERWRITE)
-		slot = find_extreme(map, RB_READY, false);
+	if (slot.index == NONE && self->map->header.full == RB_OVERWRITE)
+		slot = find_oldest_ready(self->map);
 	return slot;
 }
 
@@ -115,14 +152,14 @@ static bool is_finished(const struct rb_map *map)
 	return atomic_load_explicit(&map->control->tickets, memory_order_relaxed) > rb_last_ticket(map);
 }
 
-int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, struct rb_slot *out)
+int rb_ring_claim(struct rb_self *self, uint64_t tag, uint32_t target, struct rb_slot *out)
 {
 	const struct rb_map *map = self->map;
 
 	for (uint32_t tries = most_tries(map); tries > 0; tries--) {
 		if (is_finished(map))
 			return -EPIPE;
-		struct found slot = find_claimable(map);
+		struct found slot = find_claimable(self);
 		if (slot.index == NONE)
 			return -EAGAIN;
 
@@ -139,6 +176,8 @@ int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, str
 							     memory_order_relaxed))
 			continue;
 		RB_CRASH_POINT(claim_owned);
+		/* claim:I relaxed: where to begin next time */
+		atomic_store_explicit(&self->claimed, slot.index, memory_order_relaxed);
 		/* claim:F relaxed: the word publishes them; atomic because a filtering take may look at them early */
 		atomic_store_explicit(&desc->tag, tag, memory_order_relaxed);
 		/* claim:G relaxed: as claim:F */
@@ -339,17 +378,12 @@ static bool awaits_us(const struct rb_self *self, int reader, uint32_t i, uint64
 	return atomic_load_explicit(&self->held[i], memory_order_relaxed) < rb_word_seq(map, word);
 }
 
-/* The oldest acceptable message below the horizon. *beyond: one that is not below it. */
-static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader,
-				struct found *beyond)
+static struct found find_oldest_that(const struct rb_self *self, const struct rb_filter *filter, int reader)
 {
 	const struct rb_map *map = self->map;
-	/* take:A acquire, pairs with commit:A: the horizon, before the scan: see "FIFO" above */
-	uint64_t horizon = atomic_load_explicit(&map->control->tickets, memory_order_acquire);
 	struct found best = { .index = NONE };
 	uint64_t best_seq = UINT64_MAX;
 
-	beyond->index = NONE;
 	for (uint32_t i = 0; i < map->header.slots; i++) {
 		/* take:D acquire, pairs with commit:G: the tag and target that we filter by belong to this word */
 		uint64_t word = atomic_load_explicit(&map->descs[i].word, memory_order_acquire);
@@ -357,12 +391,30 @@ static struct found find_oldest(const struct rb_self *self, const struct rb_filt
 		if (!awaits_us(self, reader, i, word) || !accepts(filter, &map->descs[i]))
 			continue;
 		uint64_t seq = rb_word_seq(map, word);
-		if (seq >= horizon)
-			*beyond = (struct found){ .index = i, .word = word };
-		else if (seq < best_seq) {
+		if (seq < best_seq) {
 			best = (struct found){ .index = i, .word = word };
 			best_seq = seq;
 		}
+	}
+	return best;
+}
+
+/* The oldest acceptable message, if it is below the horizon: it is then the oldest of those that are. Else all are beyond it,
+ * and *beyond is one of them. */
+static struct found find_oldest(const struct rb_self *self, const struct rb_filter *filter, int reader,
+				struct found *beyond)
+{
+	const struct rb_map *map = self->map;
+	/* take:A acquire, pairs with commit:A: the horizon, before the scan: see "FIFO" above */
+	uint64_t horizon = atomic_load_explicit(&map->control->tickets, memory_order_acquire);
+	struct found none = { .index = NONE };
+	struct found best = map->header.mode == RB_QUEUE && !filter ? find_oldest_ready(map)
+								     : find_oldest_that(self, filter, reader);
+
+	*beyond = none;
+	if (best.index != NONE && rb_word_seq(map, best.word) >= horizon) {
+		*beyond = best;
+		return none;
 	}
 	return best;
 }

@@ -14,13 +14,14 @@ struct rb_self {
 	const struct rb_map *map;
 	uint32_t row;              /* our index in the table of participants; words carry it plus one */
 	_Atomic int reader;        /* broadcast: our entry among the readers, or RB_NO_READER */
+	_Atomic uint32_t claimed;  /* our last slot: a claim looks there first; below map->header.slots */
 	_Atomic uint64_t *held;    /* broadcast, [slots]: the last ticket taken from each slot, private to this process */
 };
 
-/* Claim a free slot, the most recently used one first: its lines are the likeliest to be in cache.
+/* Claim a free slot: our last one, else of those near it the most recently used. Its lines are the likeliest to be in cache.
  * An overwriting ring gives up its oldest READY message when none is free.
  * Fills in everything but `life`. -EAGAIN: every slot is in use; -EPIPE: finished. */
-RB_PRIVATE int rb_ring_claim(const struct rb_self *self, uint64_t tag, uint32_t target, struct rb_slot *out);
+RB_PRIVATE int rb_ring_claim(struct rb_self *self, uint64_t tag, uint32_t target, struct rb_slot *out);
 
 /* Publish a claimed slot. -ESTALE: it is not ours. */
 RB_PRIVATE int rb_ring_commit(const struct rb_self *self, const struct rb_slot *slot, uint64_t bytes);

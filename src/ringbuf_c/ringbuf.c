@@ -9,6 +9,8 @@
 
 #define SLICE_NS INT64_C(100000000)      /* no sleep is longer: see wait.h */
 #define REAP_PAUSE_NS INT64_C(10000000)  /* callers that do not wait look for the dead no oftener than this */
+#define REST_MAX 63u                     /* waits without a spin, after spins in vain: see learn() */
+#define PROBE 8                          /* times as long as usual is the spin after so many waits without */
 #define RESCUES 16                       /* deaths in a row that a take at the end of a ring waits out */
 
 /* ---- the one wait loop -------------------------------------------------------------------------------- */
@@ -40,6 +42,8 @@ static uint32_t nudges(struct rb_ring *ring)
 /* One try at something, for the wait loop. -EAGAIN: not now. */
 struct attempt {
 	int (*run)(struct rb_ring *ring, struct attempt *attempt);
+	struct rb_event *event;        /* moved by what could make it work */
+	struct rb_patience *patience;
 	uint64_t tag;
 	uint32_t target;
 	const struct rb_filter *filter;
@@ -59,15 +63,68 @@ static int try_hard(struct rb_ring *ring, struct attempt *attempt)
 	return rc;
 }
 
-/* Try, sleep a slice, look for the dead, let the pause hook speak, try again. The last try looks for the dead too:
+/* Is this wait to begin with a spin? Where spins were in vain lately, most waits go without. */
+static bool may_spin(const struct rb_ring *ring, struct rb_patience *patience)
+{
+	if (ring->spin_ns == 0)
+		return false;
+	/* patience:A relaxed: a habit of this handle's; threads that lose each other's counts spin a little more or less */
+	uint32_t rest = atomic_load_explicit(&patience->rest, memory_order_relaxed);
+	if (rest == 0)
+		return true;
+	/* patience:B relaxed: as patience:A */
+	atomic_store_explicit(&patience->rest, rest - 1, memory_order_relaxed);
+	return false;
+}
+
+/* Each spin in vain doubles the number of waits that go without, one that was not ends that: a partner that answers within
+ * microseconds, on another processor, is found quickly, and one that needs ours is not kept from it. */
+static void learn(struct rb_patience *patience, bool in_vain)
+{
+	/* patience:C relaxed: as patience:A */
+	uint32_t pace = in_vain ? atomic_load_explicit(&patience->pace, memory_order_relaxed) * 2 + 1 : 0;
+
+	if (pace > REST_MAX)
+		pace = REST_MAX;
+	/* patience:D relaxed: as patience:A */
+	atomic_store_explicit(&patience->pace, pace, memory_order_relaxed);
+	/* patience:E relaxed: as patience:A */
+	atomic_store_explicit(&patience->rest, pace, memory_order_relaxed);
+}
+
+/* Look again and again for a moment, before anybody is told that we wait: as long as nobody is, the partner makes no system call
+ * to wake us, and we make none to sleep. What is missed here is found by the look that comes before a sleep. */
+static int spin(struct rb_ring *ring, int64_t deadline_ns, uint32_t nudged, struct attempt *attempt)
+{
+	/* spin:A relaxed: as patience:A */
+	uint32_t pace = atomic_load_explicit(&attempt->patience->pace, memory_order_relaxed);
+	/* Of two that both sleep, each waits for the other to be woken up, longer than a spin. To find out that they need not, one
+	 * has to look for so long, once. */
+	int64_t until = rb_now_ns() + (pace < REST_MAX ? ring->spin_ns : PROBE * ring->spin_ns);
+	int rc = -EAGAIN;
+
+	if (until > deadline_ns)
+		until = deadline_ns;
+	while (rc == -EAGAIN && nudges(ring) == nudged && rb_now_ns() < until) {
+		rb_relax();
+		rc = attempt->run(ring, attempt);
+	}
+	learn(attempt->patience, rc == -EAGAIN);
+	return rc;
+}
+
+/* Try, spin, sleep a slice, look for the dead, let the pause hook speak, try again. The last try looks for the dead too:
  * a caller that polls with short deadlines must find them like one that sleeps long. */
-static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadline_ns, struct attempt *attempt)
+static int try_until(struct rb_ring *ring, int64_t deadline_ns, struct attempt *attempt)
 {
 	struct rb_row *row = &ring->map.rows[ring->self.row];
+	struct rb_event *event = attempt->event;
 	int rc = attempt->run(ring, attempt);
 	uint32_t nudged = nudges(ring);
 	int64_t paused_ns = 0;
 
+	if (rc == -EAGAIN && may_spin(ring, attempt->patience))
+		rc = spin(ring, deadline_ns, nudged, attempt);
 	if (rc != -EAGAIN)
 		return rc;
 	for (;;) {
@@ -107,9 +164,9 @@ static int try_until(struct rb_ring *ring, struct rb_event *event, int64_t deadl
 	}
 }
 
-static int try_or_wait(struct rb_ring *ring, struct rb_event *event, int64_t deadline_ns, struct attempt *attempt)
+static int try_or_wait(struct rb_ring *ring, int64_t deadline_ns, struct attempt *attempt)
 {
-	return deadline_ns <= RB_NOW ? try_hard(ring, attempt) : try_until(ring, event, deadline_ns, attempt);
+	return deadline_ns <= RB_NOW ? try_hard(ring, attempt) : try_until(ring, deadline_ns, attempt);
 }
 
 /* Fault a slot's pages in with one call, the first time that this process is about to write to it: a write fault per page
@@ -144,11 +201,18 @@ static int run_claim(struct rb_ring *ring, struct attempt *attempt)
 
 int rb_claim(struct rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, struct rb_slot *out)
 {
-	struct attempt attempt = { .run = run_claim, .tag = tag, .target = target, .out = out };
+	struct attempt attempt = {
+		.run = run_claim,
+		.event = &ring->map.control->freed,
+		.patience = &ring->claiming,
+		.tag = tag,
+		.target = target,
+		.out = out,
+	};
 	int rc = rb_handle_enter(ring);
 
 	if (rc == 0)
-		rc = try_or_wait(ring, &ring->map.control->freed, deadline_ns, &attempt);
+		rc = try_or_wait(ring, deadline_ns, &attempt);
 	if (rc == -EPIPE)
 		rb_handle_notify(ring); /* it may have had a slot for a moment: a taker who saw that waits for what becomes of it */
 	if (rc == 0) {
@@ -222,20 +286,40 @@ static int run_take(struct rb_ring *ring, struct attempt *attempt)
 
 int rb_take(struct rb_ring *ring, const struct rb_filter *filter, int64_t deadline_ns, struct rb_slot *out)
 {
-	struct attempt attempt = { .run = run_take, .filter = filter, .out = out };
+	bool picks = filter && (filter->by_tag || filter->by_target);
+	struct attempt attempt = {
+		.run = run_take,
+		.event = &ring->map.control->ready,
+		.patience = &ring->taking,
+		.filter = picks ? filter : NULL,
+		.out = out,
+	};
 	int rc = rb_handle_enter_as_reader(ring);
 
 	if (rc == 0)
-		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
+		rc = try_or_wait(ring, deadline_ns, &attempt);
 	/* Before it ends: a consumer that died with the last message in hand leaves it to us. */
 	for (int tries = RESCUES; tries > 0 && rc == -EPIPE && rb_handle_reap(ring) > 0; tries--)
-		rc = try_or_wait(ring, &ring->map.control->ready, deadline_ns, &attempt);
-	if (rc == 0) {
+		rc = try_or_wait(ring, deadline_ns, &attempt);
+	if (rc == 0)
 		out->life = ring->life;
+	if (rc == 0 && ring->map.header.mode == RB_BROADCAST)
 		/* taken:A relaxed: a count for rb_unsubscribe */
 		atomic_fetch_add_explicit(&ring->taken, 1, memory_order_relaxed);
-	}
 	return rc;
+}
+
+/* Broadcast: one slot fewer is out. */
+static void count_back(struct rb_ring *ring)
+{
+	/* taken:B seq_cst, pairs with taken:C: see rb_handle_end_if_withdrawn() */
+	atomic_fetch_sub_explicit(&ring->taken, 1, memory_order_seq_cst);
+	/* withdrawn:C seq_cst, pairs with withdrawn:B: see rb_handle_end_if_withdrawn() */
+	if (atomic_load_explicit(&ring->withdrawn, memory_order_seq_cst)) {
+		pthread_mutex_lock(&ring->joining);
+		rb_handle_end_if_withdrawn(ring);
+		pthread_mutex_unlock(&ring->joining);
+	}
 }
 
 int rb_release(struct rb_ring *ring, const struct rb_slot *slot)
@@ -244,15 +328,9 @@ int rb_release(struct rb_ring *ring, const struct rb_slot *slot)
 
 	if (rc < 0)
 		return rc;
-	/* taken:B seq_cst, pairs with taken:C: see rb_handle_end_if_withdrawn() */
-	atomic_fetch_sub_explicit(&ring->taken, 1, memory_order_seq_cst);
 	rb_event_notify(&ring->map.control->freed);
-	/* withdrawn:C seq_cst, pairs with withdrawn:B: see rb_handle_end_if_withdrawn() */
-	if (atomic_load_explicit(&ring->withdrawn, memory_order_seq_cst)) {
-		pthread_mutex_lock(&ring->joining);
-		rb_handle_end_if_withdrawn(ring);
-		pthread_mutex_unlock(&ring->joining);
-	}
+	if (ring->map.header.mode == RB_BROADCAST)
+		count_back(ring);
 	return 0;
 }
 

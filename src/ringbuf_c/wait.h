@@ -12,6 +12,8 @@
  * epoch and clears FLAG in one CAS and wakes all; one that does not see it makes no system call. A waiter
  * sleeps only while the word is the one it saw, so a wake-up between its look and its sleep is not missed.
  *
+ * Whoever looks for a while without having prepared (spin() in ringbuf.c) is nobody's concern, and costs no notifier anything.
+ *
  * A notifier killed between its CAS and the kernel call loses a wake-up: no protocol over futexes avoids
  * that. So no sleep may be unbounded: callers pass an `until` at most a slice away and then look again.
  *
