@@ -387,7 +387,7 @@ static int read_header(int fd, struct rb_header *header, uint64_t *file_bytes)
 int rb_segment_map(int fd, struct rb_map *map)
 {
 	struct rb_header header;
-	uint64_t file_bytes;
+	uint64_t file_bytes = 0; /* gcc -O3 does not see that read_header() sets it or fails */
 	int rc = read_header(fd, &header, &file_bytes);
 
 	if (rc == 0)
@@ -404,7 +404,7 @@ int rb_segment_map(int fd, struct rb_map *map)
 int rb_peek_version(int fd, uint32_t *version)
 {
 	struct rb_header header;
-	uint64_t file_bytes;
+	uint64_t file_bytes = 0; /* gcc -O3 does not see that read_header() sets it or fails */
 	int rc = read_header(fd, &header, &file_bytes);
 
 	if (rc < 0)
