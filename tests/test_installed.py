@@ -1,11 +1,14 @@
-"""What an installation holds: the package and the extension, and of the extension one symbol."""
+"""What an installation holds: the package and its extensions, and of each extension one symbol."""
 
 import re
 import subprocess
 from importlib import metadata
 
+import pytest
+
 import ringbuf
 from ringbuf import _core
+from ringbuf.loader import _rows, _samples
 
 
 def test_the_wheel_holds_the_package_and_nothing_else():
@@ -20,9 +23,10 @@ def test_the_version_is_that_of_the_distribution():
     assert ringbuf.__version__ == metadata.version("ringloader")
 
 
-def test_the_extension_exports_its_init_function_alone():
-    listing = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], check=True, capture_output=True, text=True)
-    assert [line.split()[-1] for line in listing.stdout.splitlines()] == ["PyInit__core"]
+@pytest.mark.parametrize("extension", [_core, _rows, _samples], ids=lambda extension: extension.__name__)
+def test_an_extension_exports_its_init_function_alone(extension):
+    listing = subprocess.run(["nm", "-D", "--defined-only", extension.__file__], check=True, capture_output=True, text=True)
+    assert [line.split()[-1] for line in listing.stdout.splitlines()] == [f"PyInit_{extension.__name__.rpartition('.')[2]}"]
 
 
 def test_every_extra_that_an_extra_takes_in_is_there():
