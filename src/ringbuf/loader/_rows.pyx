@@ -468,6 +468,7 @@ cdef class Pile:
 
     root: the column for whole samples.
     rows: how many there will be at most.
+    indices: what to call the samples in messages; their places in the batch if not given.
     filled: how many rows are.
     form: for whoever lays the rows out, to remember how; None at first.
     """
@@ -475,13 +476,15 @@ cdef class Pile:
     cdef readonly Py_ssize_t rows
     cdef public Py_ssize_t filled
     cdef public object form
+    cdef readonly object indices
     cdef readonly Column root
     cdef list leaves
     cdef object room           # what nbytes() returns
 
-    def __init__(self, Column root, rows):
+    def __init__(self, Column root, rows, indices=None):
         self.root = root
         self.rows = rows
+        self.indices = indices
         self.leaves = []
         root.collect_leaves(self.leaves)
 
@@ -495,23 +498,27 @@ cdef class Pile:
         """Lay out the rows in arrays that `empty(shape, dtype)` returns."""
         self.root.allocate(self.rows, empty)
 
-    def place(self, slot, offsets):
-        """Lay out the rows in `slot`, a buffer, where arrays from `allocate` lay in another one of the same alignment."""
+    def place(self, slot, tuple offsets not None):
+        """Lay out the rows in `slot`, a buffer that stays where it is as long as it lives.
+
+        offsets: where the arrays from `allocate` lay in another one of the same alignment, in their order.
+        """
         cdef Py_buffer view
+        cdef Py_ssize_t offset, at
         cdef Leaf leaf
         PyObject_GetBuffer(slot, &view, PyBUF_WRITABLE)
-        try:
-            for leaf, offset in zip(self.leaves, offsets, strict=True):
-                if offset < 0 or offset > view.len - leaf.rows * leaf.row_bytes:
-                    raise ValueError(f"{leaf.rows} rows of {leaf.row_bytes} bytes at {offset} of a slot of {view.len} bytes")
-                leaf.lie_at(slot, <char *>view.buf, offset)
-        finally:
-            PyBuffer_Release(&view)
+        PyBuffer_Release(&view)  # the leaves keep the slot
+        for at in range(len(self.leaves)):
+            leaf, offset = <Leaf>self.leaves[at], offsets[at]
+            if offset < 0 or offset > view.len - leaf.rows * leaf.row_bytes:
+                raise ValueError(f"{leaf.rows} rows of {leaf.row_bytes} bytes at {offset} of a slot of {view.len} bytes")
+            leaf.lie_at(slot, <char *>view.buf, offset)
 
-    def again(self, first, rows):
+    def again(self, first, Py_ssize_t rows, indices=None):
         """Begin another batch, if it is surely like the last one: all of that, and this one by its first sample."""
         if rows != self.rows or not self.is_whole() or not self.root.takes(first):
             return False
+        self.indices = indices
         self.filled = 0
         return True
 

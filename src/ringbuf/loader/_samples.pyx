@@ -15,7 +15,7 @@ cdef class Samples:
     pause: called now and then between samples; returns how many may be made before the next call.
     substitute: called as substitute(index, error) when the making of a sample failed; returns what to use instead, which may be
         LEFT_OUT. None: errors are raised.
-    at: the index of the sample in hand, or of the last one; None where there is none.
+    at: the index of the sample in hand; None before the first and after the last one.
     """
 
     cdef object dataset, pause, substitute, prepare
@@ -33,7 +33,7 @@ cdef class Samples:
         prepare: called before each sample with its place in the batch.
         """
         self.indices, self.prepare = indices, prepare
-        self.next, self.left = 0, 1
+        self.next, self.left, self.at = 0, 1, None
         return self
 
     def __iter__(self):
@@ -44,6 +44,7 @@ cdef class Samples:
             if self.left == 0:
                 self.left = self.pause()
             if self.next >= len(self.indices):
+                self.at = None
                 raise StopIteration
             sample = self.make()
             self.left -= 1

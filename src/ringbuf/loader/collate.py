@@ -69,12 +69,8 @@ class Stack(Pile):
     """
 
     def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None, in_place: bool = False):
-        super().__init__(_column(_arrays_only(first, "batch") if in_place else first, "batch", inside=None), rows)
-        self._indices = indices
-
-    def again(self, first: Any, rows: int, indices: Sequence | None = None) -> bool:
-        self._indices = indices
-        return super().again(first, rows)
+        root = _column(_arrays_only(first, "batch") if in_place else first, "batch", inside=None)
+        super().__init__(root, rows, indices)
 
     def refuse(self, sample: Any, error: Exception) -> None:
         if isinstance(error, Ragged):
@@ -97,7 +93,7 @@ class Stack(Pile):
         raise NotImplementedError
 
     def _name(self, row: int) -> Any:
-        return row if self._indices is None or row >= len(self._indices) else self._indices[row]
+        return row if self.indices is None or row >= len(self.indices) else self.indices[row]
 
 
 class Irregular(Exception):

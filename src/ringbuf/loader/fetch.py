@@ -106,15 +106,12 @@ class Fetcher:
     def _deliver(self, data: Any, private: bool) -> Any:
         return self._dialect.deliver(data, private=private) if self._as_is else self._collate_fn(data)
 
-    def _stack_up(self, samples: Iterator, rows: int, indices: Sequence | None, room: Room) -> Any:
+    def _stack_up(self, first: Any, samples: Iterator, rows: int, indices: Sequence | None, room: Room) -> Any:
         """Samples as they come, each into its row."""
-        first = next(samples)
         try:
             stack = self._stack_for(first, rows, indices)
         except Irregular:
-            gathered = [first, *samples]
-            self.at = None
-            return self._collate_fn(gathered)
+            return self._collate_fn([first, *samples])
         return self._fill_up(stack, first, samples, room)
 
     def _stack_for(self, first: Any, rows: int, indices: Sequence | None) -> Stack:
@@ -131,10 +128,7 @@ class Fetcher:
         except Irregular as irregular:
             done = stack.samples()
             room.discard()
-            gathered = [*done, irregular.sample, *samples]
-            self.at = None
-            return self._collate_fn(gathered)
-        self.at = None
+            return self._collate_fn([*done, irregular.sample, *samples])
         self._stack = stack
         return room.collect(stack)
 
@@ -153,12 +147,8 @@ class MapFetcher(Fetcher):
     def at(self) -> Any:
         return self._samples.at
 
-    @at.setter
-    def at(self, index: Any) -> None:
-        self._samples.at = index
-
     def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
-        self.at = None
+        self._samples.at = None
         index = job.index
         try:
             if not self._batched:
@@ -170,7 +160,6 @@ class MapFetcher(Fetcher):
                 return self._fetch_together(job, room)
             if not self._in_rows:
                 samples = list(self._begin(job, list(index)))
-                self.at = None
                 return self._collate_fn(samples) if samples or not len(index) else LEFT_OUT
             indices = list(index)
             collate.first_of(indices)
@@ -178,7 +167,7 @@ class MapFetcher(Fetcher):
             first = next(samples, LEFT_OUT)
             if first is LEFT_OUT:
                 return LEFT_OUT
-            return self._stack_up(chain((first,), samples), len(indices), indices, room)
+            return self._stack_up(first, samples, len(indices), indices, room)
         except StopIteration as stop:
             # Let through, it would end the epoch in silence.
             raise no_sample(self.at) from stop
@@ -208,7 +197,7 @@ class MapFetcher(Fetcher):
             return self._collate_fn(samples)
         collate.first_of(samples)
         names = list(indices) if len(samples) == len(indices) else None  # it may leave some out
-        return self._stack_up(iter(samples), len(samples), names, room)
+        return self._stack_up(next(each := iter(samples)), each, len(samples), names, room)
 
     def _fetch_in_place(self, job: Job, indices: list, room: Room) -> Any:
         """Have the dataset write each sample into its row. What a row looks like, the first sample of all tells."""
@@ -251,7 +240,7 @@ class MapFetcher(Fetcher):
             ) from None
 
     def _write_row(self, stack: Stack, job: Job, place: int, index: Any) -> None:
-        self.at = index
+        self._samples.at = index
         if job.seed is not None:
             seed_sample(job.seed, job.batch, place)
         try:
@@ -314,7 +303,7 @@ class IterableFetcher(Fetcher):
         if stack.nbytes() <= TRUSTED_BYTES or self._full_seen:
             return self._fill_up(stack, first, samples, room)
         gathered = [self._dialect.keep(sample) for sample in chain((first,), samples)]
-        return self._stack_up(iter(gathered), len(gathered), None, room)
+        return self._stack_up(next(each := iter(gathered)), each, len(gathered), None, room)
 
     def _fetch_gathered(self, rows: int) -> Any:
         first = self._take()

@@ -32,18 +32,16 @@ class TensorStack(Pile):
     """The rows of one batch while they come in: as loader.collate.Stack, for tensors."""
 
     def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None, in_place: bool = False):
-        del indices  # torch's messages do not name samples
         self._in_place = in_place
         self._functions = dict(theirs.default_collate_fn_map)
         try:
             root = _column(_tensors_only(first, "batch") if in_place else first, container=list)
         except _Odd:
             raise Irregular(first) from None
-        super().__init__(root, rows)
+        super().__init__(root, rows, indices)
 
     def again(self, first: Any, rows: int, indices: Sequence | None = None) -> bool:
-        del indices
-        return self._functions == theirs.default_collate_fn_map and super().again(first, rows)
+        return self._functions == theirs.default_collate_fn_map and super().again(first, rows, indices)
 
     def fill(self, samples: Iterable) -> None:
         if not self._in_place:
@@ -149,6 +147,25 @@ class _Arrays(Rows):
         return torch.from_numpy(self.out[:rows])
 
 
+class _Scalars(Rows):
+    """numpy's scalars of one type."""
+
+    def __init__(self, first: np.generic):
+        super().__init__(type(first), first.dtype, ())
+
+    def nbytes(self, rows: int) -> int:
+        return _room(self, rows)
+
+    def unlike(self, row: int, value: Any) -> None:
+        raise _Odd
+
+    def sample(self, row: int) -> np.generic:
+        return self.out[row]
+
+    def finish(self, rows: int) -> torch.Tensor:
+        return torch.from_numpy(self.out[:rows])
+
+
 class _Numbers(Numbers):
     """Python numbers."""
 
@@ -169,7 +186,7 @@ class _Numbers(Numbers):
 
 
 class _Others(Gathered):
-    """Text and array scalars: small, and torch's function for their type takes them all at once."""
+    """Text: small, and torch's function takes it all at once."""
 
     def __init__(self, first: Any, function: Callable, container: type):
         super().__init__()
@@ -253,6 +270,8 @@ def _column(first: Any, *, container: type) -> Any:
         return _Arrays(first)
     if function in _TAKE_NUMBERS:
         return _Numbers(first, function, container)
+    if function is theirs.collate_numpy_scalar_fn and _alike_in_torch(type(first)):
+        return _Scalars(first)
     if function in _TAKE_ALL_AT_ONCE:
         return _Others(first, function, container)
     if function is not None:
@@ -297,6 +316,18 @@ def _known_to_torch(dtype: np.dtype) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+@functools.lru_cache(maxsize=64)
+def _alike_in_torch(kind: type) -> bool:
+    """Whether torch makes of a list of such scalars what it makes of an array of them."""
+    dtype = np.dtype(kind)
+    return (
+        dtype.type is kind
+        and dtype.kind in "biufc"
+        and _known_to_torch(dtype)
+        and torch.as_tensor([kind(1)]).dtype is torch.from_numpy(np.empty(0, dtype)).dtype
+    )
 
 
 def _tensors_only(sample: Any, path: str) -> Any:
