@@ -7,8 +7,10 @@ from importlib import metadata
 import pytest
 
 import ringbuf
-from ringbuf import _core
-from ringbuf.loader import _rows, _samples
+from ringbuf import _core, _messages
+from ringbuf.loader import _course, _ledger, _rows, _samples
+
+EXTENSIONS = [_core, _messages, _course, _ledger, _rows, _samples]
 
 
 def test_the_wheel_holds_the_package_and_nothing_else():
@@ -23,10 +25,17 @@ def test_the_version_is_that_of_the_distribution():
     assert ringbuf.__version__ == metadata.version("ringloader")
 
 
-@pytest.mark.parametrize("extension", [_core, _rows, _samples], ids=lambda extension: extension.__name__)
-def test_an_extension_exports_its_init_function_alone(extension):
-    listing = subprocess.run(["nm", "-D", "--defined-only", extension.__file__], check=True, capture_output=True, text=True)
-    assert [line.split()[-1] for line in listing.stdout.splitlines()] == [f"PyInit_{extension.__name__.rpartition('.')[2]}"]
+@pytest.mark.parametrize("module", EXTENSIONS, ids=lambda module: module.__name__)
+def test_an_extension_exports_its_init_function_alone(module):
+    listing = subprocess.run(["nm", "-D", "--defined-only", module.__file__], check=True, capture_output=True, text=True)
+    assert [line.split()[-1] for line in listing.stdout.splitlines()] == [f"PyInit_{module.__name__.rpartition('.')[2]}"]
+
+
+@pytest.mark.parametrize("module", EXTENSIONS[1:], ids=lambda module: module.__name__)
+def test_the_library_is_in_one_extension_alone(module):
+    """A second copy would know nothing of the rings that the first has to see to at a fork."""
+    listing = subprocess.run(["nm", "-D", "--undefined-only", module.__file__], check=True, capture_output=True, text=True)
+    assert "pthread_atfork" not in listing.stdout and "futex" not in listing.stdout
 
 
 def test_every_extra_that_an_extra_takes_in_is_there():

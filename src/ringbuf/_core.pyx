@@ -14,7 +14,7 @@ keeps it (also while a slot that this process claims for the first time is broug
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_ANY_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
@@ -161,7 +161,7 @@ cdef int64_t deadline_of(object timeout) except -1:
 cdef uint64_t tag_of(object tag) except? 0:
     cdef uint64_t number
     try:
-        number = index(tag)
+        number = tag if type(tag) is int else index(tag)
         if number != RB_TAG_UNKNOWN:
             return number
     except (TypeError, OverflowError):
@@ -171,9 +171,20 @@ cdef uint64_t tag_of(object tag) except? 0:
 
 cdef uint32_t target_of(object target) except? 0:
     try:
-        return index(target)
+        return target if type(target) is int else index(target)
     except (TypeError, OverflowError):
         return checks.whole("target", target, at_least=0, at_most=RB_ANY)  # knows the words for it
+
+
+cdef int filter_of(object tag, object target, rb_filter *wanted) except -1:
+    memset(wanted, 0, sizeof(wanted[0]))
+    if tag is not None:
+        wanted.by_tag = True
+        wanted.tag = tag_of(tag)
+    if target is not None:
+        wanted.by_target = True
+        wanted.target = target_of(target)
+    return 0
 
 
 cdef int stop_waiting(void *arg) noexcept nogil:
@@ -190,19 +201,6 @@ cdef class Ring:
 
     Any thread may call. `close()` makes other threads' waits end with Closed.
     """
-
-    cdef rb_ring *ring            # NULL before it is opened and after it is unmapped
-    cdef Py_ssize_t waiting       # threads inside libringbuf without the GIL ...
-    cdef unsigned long forks      # ... counted after so many forks: the threads of a parent do not come along
-    cdef Py_ssize_t claims        # that live; they keep the mapping
-    cdef Py_ssize_t leases        # likewise
-    cdef readonly bint closed     # close() was called
-    cdef readonly uint32_t slots
-    cdef readonly uint64_t slot_bytes
-    cdef readonly uint64_t total_bytes
-    cdef readonly str name
-    cdef readonly str mode
-    cdef readonly str full
 
     @staticmethod
     def create(*, slots, slot_bytes, name=None, mode="queue", full="block", hugepages=None, redeliver=True,
@@ -327,25 +325,36 @@ cdef class Ring:
         cdef uint32_t c_target = target_of(target)
         cdef int64_t until = deadline_of(timeout)
         cdef Claim claim = Claim.__new__(Claim)
+        cdef rb_slot slot
+        check(self.claim_slot(c_tag, c_target, until, &slot), self, Full, timeout)
+        claim.holds(self, &slot)
+        return claim
+
+    cdef int claim_slot(self, uint64_t tag, uint32_t target, int64_t until, rb_slot *slot) except? -1:
         cdef rb_ring *ring
         cdef int rc
         while True:
             # First without waiting: that keeps the GIL, and it looks for the dead, to which a wait that signals
             # interrupt again and again never comes.
-            rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &claim.slot)
+            rc = rb_claim(self.open(), tag, target, RB_NOW, slot)
             if rc == -errno.EAGAIN and until != RB_NOW:
                 PyErr_CheckSignals()
                 ring = self.begin_wait()
                 with nogil:
-                    rc = rb_claim(ring, c_tag, c_target, until, &claim.slot)
+                    rc = rb_claim(ring, tag, target, until, slot)
                 self.waiting -= 1
             if rc != -errno.EINTR:
                 break
         if rc == 0:
-            claim.belongs_to(self)
+            self.claims += 1
         self.leave_if_over()
-        check(rc, self, Full, timeout)
-        return claim
+        return rc
+
+    cdef int commit_slot(self, const rb_slot *slot, uint64_t nbytes) except? -1:
+        cdef int rc = rb_commit(self.ring, slot, nbytes)
+        self.claims -= 1
+        self.leave_if_over()
+        return rc
 
     def check_claim(self, *, tag=0, target=ANY, timeout=None):
         """Refuse what claim() would refuse before it looks at the ring."""
@@ -353,36 +362,74 @@ cdef class Ring:
         target_of(target)
         deadline_of(timeout)
 
+    def send(self, bytes content not None, *, tag=0, target=ANY):
+        """Publish `content`, in one step and without waiting. False where no slot is free.
+        Closed when the ring is finished."""
+        cdef uint64_t c_tag = tag_of(tag)
+        cdef uint32_t c_target = target_of(target)
+        cdef Py_ssize_t nbytes = len(content)
+        cdef rb_slot slot
+        if <uint64_t>nbytes > self.slot_bytes:
+            raise BatchTooLarge(f"{nbytes} bytes were to be published, a slot holds {self.slot_bytes}",
+                                needed_bytes=nbytes, available_bytes=self.slot_bytes)
+        cdef int rc = rb_claim(self.open(), c_tag, c_target, RB_NOW, &slot)
+        if rc == -errno.EAGAIN:
+            return False
+        check(rc, self, Full)
+        memcpy(slot.data, <const char *>content, nbytes)
+        check(rb_commit(self.ring, &slot, nbytes), self)
+        return True
+
     def take(self, *, timeout=None, tag=None, target=None):
         """Take the oldest message, of this tag and for this target if given. Empty after `timeout` seconds,
         Closed when the ring is finished and nothing is left."""
         cdef rb_filter wanted
-        memset(&wanted, 0, sizeof(wanted))
-        if tag is not None:
-            wanted.by_tag = True
-            wanted.tag = tag_of(tag)
-        if target is not None:
-            wanted.by_target = True
-            wanted.target = target_of(target)
+        filter_of(tag, target, &wanted)
         cdef int64_t until = deadline_of(timeout)
         cdef Lease lease = Lease.__new__(Lease)
+        cdef rb_slot slot
+        check(self.take_slot(&wanted, until, &slot), self, Empty, timeout)
+        lease.holds(self, &slot)
+        return lease
+
+    def take_into(self, list box, *, timeout=None, tag=None, target=None):
+        """As take(), but append the message to `box` and return True, or return False after `timeout` seconds. The handler
+        of a signal finds it either in the ring or in the box."""
+        cdef rb_filter wanted
+        filter_of(tag, target, &wanted)
+        cdef int64_t until = deadline_of(timeout)
+        cdef Lease lease = Lease.__new__(Lease)
+        cdef rb_slot slot
+        cdef int rc = self.take_slot(&wanted, until, &slot)
+        if rc == -errno.EAGAIN or rc == -errno.ETIMEDOUT:
+            return False
+        check(rc, self, Empty, timeout)
+        lease.holds(self, &slot)
+        box.append(lease)
+        return True
+
+    cdef int take_slot(self, const rb_filter *wanted, int64_t until, rb_slot *slot) except? -1:
         cdef rb_ring *ring
         cdef int rc
         while True:
-            rc = rb_take(self.open(), &wanted, RB_NOW, &lease.slot)  # why: see claim()
+            rc = rb_take(self.open(), wanted, RB_NOW, slot)  # why: see claim_slot()
             if rc == -errno.EAGAIN and until != RB_NOW:
                 PyErr_CheckSignals()
                 ring = self.begin_wait()
                 with nogil:
-                    rc = rb_take(ring, &wanted, until, &lease.slot)
+                    rc = rb_take(ring, wanted, until, slot)
                 self.waiting -= 1
             if rc != -errno.EINTR:
                 break
         if rc == 0:
-            lease.belongs_to(self)
+            self.leases += 1
         self.leave_if_over()
-        check(rc, self, Empty, timeout)
-        return lease
+        return rc
+
+    cdef void release_slot(self, const rb_slot *slot) noexcept:
+        rb_release(self.ring, slot)  # -ESTALE in a forked child: the slot is the parent's
+        self.leases -= 1
+        self.leave_if_over()
 
     def finish(self):
         """Refuse new messages; consumers drain what is there, then get Closed."""
@@ -454,14 +501,11 @@ cdef class Ring:
 cdef class Claim:
     """A slot for writing: a writable buffer over all of it. As a context manager it aborts what was not committed."""
 
-    cdef Ring ring          # None: nothing was claimed
-    cdef rb_slot slot
-    cdef bint pending       # neither committed nor aborted
-
-    cdef void belongs_to(self, Ring ring) noexcept:
+    cdef void holds(self, Ring ring, const rb_slot *slot) noexcept:
+        """Answer for a slot from claim_slot()."""
         self.ring = ring
+        self.slot = slot[0]
         self.pending = True
-        ring.claims += 1
 
     def __dealloc__(self):
         if self.ring is None:
@@ -538,19 +582,14 @@ cdef class Lease:
     """A message: a buffer over its bytes, read-only in broadcast. Its slot returns to the ring when this object dies;
     every view of the buffer keeps it alive."""
 
-    cdef Ring ring          # None: nothing was taken
-    cdef rb_slot slot
-
-    cdef void belongs_to(self, Ring ring) noexcept:
+    cdef void holds(self, Ring ring, const rb_slot *slot) noexcept:
+        """Answer for a slot from take_slot()."""
         self.ring = ring
-        ring.leases += 1
+        self.slot = slot[0]
 
     def __dealloc__(self):
-        if self.ring is None:
-            return
-        rb_release(self.ring.ring, &self.slot)  # -ESTALE in a forked child: the slot is the parent's
-        self.ring.leases -= 1
-        self.ring.leave_if_over()
+        if self.ring is not None:
+            self.ring.release_slot(&self.slot)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.slot.data, self.slot.bytes, self.ring.mode == "broadcast", flags)
@@ -599,55 +638,6 @@ def copy_into(destination, source, *, streaming=None):
             PyBuffer_Release(&from_)
     finally:
         PyBuffer_Release(&to)
-
-
-@cython.final
-cdef class RowWriter:
-    """Copies samples into the rows of a batch: what a slice, an assignment and a look at the sample's layout
-    would do, in a tenth of their time.
-
-    out: a C-contiguous writable array of `rows` rows, kept alive.
-    streaming: as for copy_into().
-    """
-
-    cdef Py_buffer out
-    cdef Py_ssize_t row_bytes
-    cdef bint past_cache
-
-    def __cinit__(self, out, rows, *, streaming):
-        PyObject_GetBuffer(out, &self.out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
-        self.row_bytes = self.out.len // checks.whole("rows", rows, at_least=1, at_most=INT64_MAX)
-        self.past_cache = streaming
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self.out)
-
-    def write(self, Py_ssize_t row, source):
-        """Copy the bytes of `source`, of the size of a row. False, and nothing is copied, if they do not lie in order."""
-        cdef Py_buffer sample
-        self.check(row)
-        try:
-            PyObject_GetBuffer(source, &sample, PyBUF_C_CONTIGUOUS)
-        except (BufferError, ValueError):
-            return False
-        try:
-            if sample.len != self.row_bytes:
-                raise ValueError(f"a row has {self.row_bytes} bytes, the sample {sample.len}")
-            copy(<char *>self.out.buf + row * self.row_bytes, sample.buf, sample.len, self.past_cache)
-        finally:
-            PyBuffer_Release(&sample)
-        return True
-
-    def write_from(self, Py_ssize_t row, size_t address):
-        """Copy a row from an address: of what has no buffer that could be asked, and surely has that many bytes there."""
-        self.check(row)
-        if self.row_bytes:
-            copy(<char *>self.out.buf + row * self.row_bytes, <const void *>address, self.row_bytes, self.past_cache)
-
-    cdef int check(self, Py_ssize_t row) except -1:
-        if row < 0 or row >= self.out.len // max(self.row_bytes, 1):
-            raise IndexError(f"row {row} of an array of {self.out.len} bytes, {self.row_bytes} to a row")
-        return 0
 
 
 cdef void copy(void *to, const void *source, Py_ssize_t nbytes, bint past_cache) noexcept:

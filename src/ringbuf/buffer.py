@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ringbuf import checks, frame
+from ringbuf import _messages, checks, frame
 from ringbuf._core import ANY, Claim, Ring
 from ringbuf.errors import Closed, PeerTableFull
 from ringbuf.frame import FRAME_ROOM
@@ -131,11 +131,27 @@ class RingBuffer:
         Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
         Full when `timeout` passes; Closed after finish() or close().
         """
+        if not self._reads_unasked and _messages.put(self._core, tree, timeout, tag, target):
+            return
         plan = frame.plan(tree)
         plan.check(self._slot_bytes)
         self._write_only(timeout=timeout, tag=tag, target=target)
         with self._core.claim(timeout=timeout, tag=tag, target=target) as claim:
             claim.commit(plan.write(claim))
+
+    def put_many(
+        self, messages: Iterable[Any], *, timeout: float | None = None, tag: int = 0, target: int = ANY
+    ) -> int:
+        """Publish several trees in order, each in a slot of its own as by `put`, and return how many those were.
+
+        timeout: seconds to wait for free slots, over all; None waits until all are in, 0 not at all.
+        Fewer than all are in when the time has passed, or the ring is finished or closed meanwhile; begin with the next one
+        then. If not even the first got in, the errors are those of `put`. TypeError and BatchTooLarge, about
+        any of them, come before the first is published.
+        """
+        plans = _messages.planned(self._core, messages, self._slot_bytes)
+        self._write_only(timeout=timeout, tag=tag, target=target)
+        return _messages.put_all(self._core, plans, timeout, tag, target)
 
     def reserve(self, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> Slot:
         """Claim a slot and write in place: `with ring.reserve() as slot:`.
@@ -161,14 +177,22 @@ class RingBuffer:
         Raises Empty when `timeout` passes; Closed when the ring is finished and nothing is left, or is closed.
         """
         self._reads_unasked = False
-        lease = self._core.take(timeout=timeout, tag=tag, target=target)
-        return frame.read(lease, imports=self._imports)
+        return _messages.take(self._core, timeout, tag, target, False, self._imports)
+
+    def get_many(
+        self, n: int, *, timeout: float | None = None, tag: int | None = None, target: int | None = None
+    ) -> list[Any]:
+        """Wait for a message and return it with all that are there by then, oldest first, `n` at most.
+
+        Arguments and errors are those of `get`, and so is what the list holds: each array keeps its slot.
+        """
+        self._reads_unasked = False
+        return _messages.take_all(self._core, n, timeout, tag, target, self._imports)
 
     def get_copy(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
         """Take the oldest message as private arrays; its slot is free when this returns. Arguments as `get`."""
         self._reads_unasked = False
-        lease = self._core.take(timeout=timeout, tag=tag, target=target)
-        return frame.read(lease, copy=True, imports=self._imports)
+        return _messages.take(self._core, timeout, tag, target, True, self._imports)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield messages until the ring is finished and drained. Raises Closed when this handle is closed."""

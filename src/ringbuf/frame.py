@@ -42,7 +42,7 @@ _HEADER = struct.Struct("<8s7Q")
 _MAGIC = b"rb-frame"
 _CACHED = 64  # schemas; larger ones than the following are worked out each time, so that the caches stay small
 _CACHED_LEAVES = 512
-_CACHED_BYTES = 1 << 14
+CACHED_BYTES = 1 << 14
 
 
 def plan(batch, pickle: bool = False) -> Plan:
@@ -76,7 +76,7 @@ class Plan:
 
     def __init__(self, walk: Walk):
         rows = tuple(walk.rows)
-        lay_out = _lay_out if walk.leaves <= _CACHED_LEAVES else _lay_out.__wrapped__
+        lay_out = laid_out if walk.leaves <= _CACHED_LEAVES else laid_out.__wrapped__
         self._arrays = walk.arrays
         self._values = walk.values()
         self._layout = layout = lay_out(walk.tree, rows)
@@ -104,7 +104,7 @@ class _Layout:
 
 
 @functools.lru_cache(maxsize=_CACHED)
-def _lay_out(tree, rows: tuple) -> _Layout:
+def laid_out(tree, rows: tuple) -> _Layout:
     layout = _Layout()
     layout.data_bytes, layout.offsets, end = 0, [], HEADER_BYTES
     for _, _, nbytes in rows:
@@ -275,7 +275,7 @@ def read(exporter, *, copy: bool = False, pickle: bool = False, imports: bool = 
         else:
             leaves = [ndarray(shape, dtype, exporter, offset) for shape, dtype, offset, _ in schema.fields]
         if values_bytes:
-            leaves += _read_values(schema, view[tail : tail + values_bytes])
+            leaves += read_values(schema, view[tail : tail + values_bytes])
         return schema.build(leaves)
     except FrameError:
         raise
@@ -298,17 +298,17 @@ def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
         )
     if schema_bytes > MAX_SCHEMA_BYTES:
         raise FrameError(f"the schema has {schema_bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")
-    known = _compiled if schema_bytes <= _CACHED_BYTES else compile_schema
+    known = compiled if schema_bytes <= CACHED_BYTES else compile_schema
     schema = known(bytes(view[tail + values_bytes : frame_bytes]), imports)
     if values_bytes < schema.fixed.size:
         raise FrameError(f"the tree asks for {schema.fixed.size} bytes of values, the frame has {values_bytes}")
     return schema, tail, values_bytes
 
 
-_compiled = functools.lru_cache(maxsize=_CACHED)(compile_schema)
+compiled = functools.lru_cache(maxsize=_CACHED)(compile_schema)
 
 
-def _read_values(schema: Schema, view: memoryview) -> list:
+def read_values(schema: Schema, view: memoryview) -> list:
     values = list(schema.fixed.unpack_from(view))
     at, end = schema.fixed.size, len(view)
     for first, count, decode in schema.sized:

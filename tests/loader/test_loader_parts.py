@@ -14,8 +14,8 @@ from processes import eventually, forked, process
 
 from ringbuf import BatchTooLarge, RingLoader
 from ringbuf.loader import channel, lifecycle
+from ringbuf.loader._course import Job, pack
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
-from ringbuf.loader.course import Job
 from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
 from ringbuf.loader.fetch import PrivateRoom, make_fetcher
@@ -23,7 +23,7 @@ from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.logbook import NOWHERE, Log, Logbook, restore_streams, save_streams
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
-from ringbuf.loader.tasks import Order, TaskBoard, pack
+from ringbuf.loader.tasks import Order, TaskBoard
 
 # ---- channel ----------------------------------------------------------------------------------------------------
 
@@ -155,33 +155,33 @@ def test_the_end_of_a_channel_is_told(ends):
 
 
 def test_oversized_tasks_need_no_more_memory_than_are_out_at_once():
-    board = TaskBoard(4)
-    memory = board.letters()[1][1]
+    board = TaskBoard(4, 1)
+    memory = board.letters(0)[1][1]
     for number in range(100):
-        assert board.post(Order(number, 0, 0, pack(list(range(10_000 + number)))), 0)
+        assert board.post(Order(number, 0, 0, pack(Job(0, list(range(10_000 + number))))), 0)
         if number >= 3:
-            assert board.retract(number - 3)
-    assert os.fstat(memory).st_size < 8 * len(pack(list(range(10_100))))
+            assert board.retract(number - 3, 0)
+    assert os.fstat(memory).st_size < 8 * len(pack(Job(0, list(range(10_100)))))
     board.close()
 
 
 def test_a_task_can_be_taken_back_until_somebody_has_it():
-    board = TaskBoard(4)
-    board.post(Order(7, 0, 0, pack([1])), 0)
-    assert board.retract(7)
-    assert not board.retract(7)
+    board = TaskBoard(4, 1)
+    board.post(Order(7, 0, 0, pack(Job(0, [1]))), 0)
+    assert board.retract(7, 0)
+    assert not board.retract(7, 0)
     board.close()
 
 
 def test_a_full_or_finished_board_takes_no_task():
-    board = TaskBoard(1)
+    board = TaskBoard(1, 1)
     posted = 0
-    while board.post(Order(posted, 0, 0, pack([1])), 0):
+    while board.post(Order(posted, 0, 0, pack(Job(0, [1]))), 0):
         posted += 1
     assert posted == 8
-    board.retract(0)
+    board.retract(0, 0)
     board.finish()
-    assert not board.post(Order(9, 0, 0, pack([1])), 0)
+    assert not board.post(Order(9, 0, 0, pack(Job(0, [1]))), 0)
     board.close()
     board.finish()
 
@@ -482,7 +482,7 @@ def test_a_new_pass_says_so_when_a_worker_cannot_be_told_what_it_waits_for(monke
         def refuse(self):
             raise channel.Unsent(errno.ENOMEM, "no message to a worker")
 
-        monkeypatch.setattr(TaskBoard, "retract", lambda self, number: False)  # as if the worker had begun with all
+        monkeypatch.setattr(TaskBoard, "retract", lambda self, number, worker_id: False)  # as if the worker had begun with all
         monkeypatch.setattr(WorkerIterator, "_receive", refuse)
         with pytest.raises(OSError, match="no message to a worker"):
             iter(loader)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ringbuf
-from ringbuf.loader.course import Course
+from ringbuf.loader._course import Course
 from ringbuf.loader.state import step_back
 
 torch = pytest.importorskip("torch")

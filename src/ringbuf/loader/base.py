@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ringbuf._core import SLOTS_MAX
 from ringbuf.errors import Closed
-from ringbuf.loader.course import Course
+from ringbuf.loader._course import Course
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.fetch import make_fetcher
 from ringbuf.loader.iterator import Settings, WorkerIterator

@@ -54,17 +54,21 @@ class Channel:
         """Send without waiting. False: not now, the other end has much to read; or never, it is gone."""
         return not self._unsent and self._send(json.dumps(message).encode(), descriptor) == 0
 
-    def post(self, *message: Any, descriptor: int | None = None) -> None:
-        """Send now, or else as soon as flush() finds room; after what was posted before. Raises Unsent."""
+    def post(self, *message: Any, descriptor: int | None = None) -> bool:
+        """Send now, or else, and then it returns False, as soon as flush() finds room; after what was posted before.
+        Raises Unsent."""
         data = json.dumps(message).encode()
-        if self._unsent or self._send(data, descriptor) in NOT_NOW:
-            try:
-                self._unsent.append((data, None if descriptor is None else os.dup(descriptor)))
-            except OSError as error:
-                raise Unsent(error.errno, f"no message to a worker: {error.strerror}") from error
+        if not self._unsent and self._send(data, descriptor) not in NOT_NOW:
+            return True
+        try:
+            self._unsent.append((data, None if descriptor is None else os.dup(descriptor)))
+        except OSError as error:
+            raise Unsent(error.errno, f"no message to a worker: {error.strerror}") from error
+        return False
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
         """Send what was posted and is not sent yet, as far as there is room. To an end that is gone there is nothing to send.
+        Returns whether nothing is left to send.
 
         Raises Unsent when the kernel has been short of memory for it for too long; what is unsent stays so.
         """
@@ -74,11 +78,12 @@ class Channel:
                 self._short_since = self._short_since or time.monotonic()
                 if time.monotonic() - self._short_since > SHORTAGE_S:
                     raise Unsent(refused, f"no message to a worker for {SHORTAGE_S} s: {os.strerror(refused)}")
-                return
+                return False
             self._short_since = None
             if refused == errno.EAGAIN:
-                return
+                return False
             self._forget_first()
+        return True
 
     def forget(self) -> None:
         """Never send what is not sent yet."""

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ringbuf.loader import collate
+from ringbuf.loader._course import Job
 from ringbuf.loader._samples import Samples, no_sample
 from ringbuf.loader.collate import Irregular, Stack
-from ringbuf.loader.course import Job
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver, Substitute

@@ -12,17 +12,16 @@ import threading
 import time
 from collections import Counter, deque
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from ringbuf import frame
 from ringbuf._core import Lease
-from ringbuf.errors import BatchTooLarge, Closed, Empty
+from ringbuf.errors import BatchTooLarge, Closed
+from ringbuf.loader._course import Course, pack
+from ringbuf.loader._ledger import Ledger, Task
 from ringbuf.loader.advice import warn
 from ringbuf.loader.channel import Unsent
-from ringbuf.loader.course import Course
 from ringbuf.loader.failure import BatchTimeout, Failure, describe_indices, worker_died
-from ringbuf.loader.ledger import Ledger, Task
 from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.logbook import EPOCH, NOWHERE, Logbook
 from ringbuf.loader.losses import Losses
@@ -31,7 +30,7 @@ from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import LEFT_OUT, PassedOver
-from ringbuf.loader.tasks import Order, TaskBoard, pack
+from ringbuf.loader.tasks import Order, TaskBoard
 
 __all__ = ["Settings", "WorkerIterator"]
 
@@ -89,11 +88,13 @@ class WorkerIterator(Pass):
         from multiprocessing import util
 
         self._settings = settings
+        self._in_order = settings.in_order
+        self._num_workers = settings.spec.num_workers
         self._iterable = settings.spec.iterable
         self._shared = settings.shared
         self._restarts = settings.on_worker_death == "restart"
         self._rings = pool.borrow(slots=settings.slots, slot_bytes=settings.slot_bytes, max_bytes=settings.max_bytes)
-        self._board = TaskBoard(settings.outstanding)
+        self._board = TaskBoard(settings.outstanding, None if self._shared else settings.spec.num_workers)
         self._crew = Crew(self._board, context=settings.context, spec=settings.spec)
         self._logbook = Logbook(settings.spec.num_workers) if settings.logged else None
         # Runs when this object is collected, and at exit; never in a forked child.
@@ -105,7 +106,7 @@ class WorkerIterator(Pass):
         self._tasks = Ledger()
         self._losses = Losses(self._tasks, crew=self._crew, board=self._board, rings=self._rings, shared=self._shared)
         self._epoch = 0
-        self._answers: Counter[int | None] = Counter()  # of this epoch, by worker
+        self._answers: Counter[int | None] = Counter()  # of this epoch, by worker, where there is a logbook
         self._mend_at = 0.0  # not before
         self._closing = False
         self._failure: BaseException | None = None  # why this iterator can go on no more
@@ -115,7 +116,7 @@ class WorkerIterator(Pass):
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self._account_for_ring()
         try:
-            self._crew.start(self._letters())
+            self._crew.start(self._letters)
             self._begin()
         except BaseException:
             self._end()
@@ -161,7 +162,7 @@ class WorkerIterator(Pass):
     def _call_back(self) -> None:
         """Take back what no worker has begun."""
         for task in self._tasks:
-            if task.generation is None or self._board.retract(task.number):
+            if task.generation is None or self._board.retract(task.number, task.worker_id):
                 self._settle(task)
 
     def _discard_answer(self) -> None:
@@ -194,13 +195,15 @@ class WorkerIterator(Pass):
     # ---- one batch
 
     def _produce(self) -> Any:
-        self._refuse_within()
+        if self._waiting:
+            self._refuse_within()
         if not self._steady:
             self._break_off()
         while self._failure is None:
             if not self._tasks:
                 self._finish()
-            self._dispatch()  # slots may have come free since
+            if self._tasks.unsent:
+                self._dispatch()  # slots may have come free since
             try:
                 task = self._receive()
             except _ToldBefore:
@@ -213,7 +216,7 @@ class WorkerIterator(Pass):
                 self._go_on(task)
                 self._account.note(passed_over)
                 continue
-            if self._skipped(task):
+            if self._to_skip and self._skipped(task):
                 try:
                     self._throw_away(task, self._arrived.pop())
                 finally:
@@ -236,7 +239,7 @@ class WorkerIterator(Pass):
             self._deliver(task)
             if isinstance(answer, Failure):
                 self._report(answer)
-            batch = self._open(task, answer)
+            batch = self._content(task, answer)
             if batch is not LEFT_OUT:
                 return batch
         raise self._failure
@@ -267,27 +270,45 @@ class WorkerIterator(Pass):
         self._settle_answer(task)
         if self._failure is None:
             self._pull()
-            self._dispatch()
+            if self._tasks.unsent:
+                self._dispatch()
         self._steady = True
 
     def _settle_answer(self, task: Task) -> None:
         """A task was answered: by what lies in `_arrived` still, or by what was taken from there."""
-        ended = bool(self._arrived) and self._arrived[0].target == END
-        self._arrived.clear()
+        ended = False
+        if self._arrived:
+            ended = self._arrived.pop().target == END
         self._settle(task)
-        self._answers[task.worker_id] += 1
+        if self._logbook is not None:
+            self._answers[task.worker_id] += 1
         if ended:
             self._ended.add(task.worker_id)
             for other in self._tasks.of(task.worker_id):
                 self._settle(other)  # its worker throws it away
 
     def _content(self, task: Task, lease: Lease) -> Any:
-        """The batch that an answer is, or the error, which is raised."""
-        if lease.target != FAILED:
-            return self._open(task, lease)
-        failure = self._read_failure(task, lease)
-        del lease
-        self._report(failure)
+        """The batch that an answer is, or the error, which is raised. Views of its slot, unless the consumer holds too much
+        already."""
+        kind = lease.target
+        if kind == FAILED:
+            failure = self._read_failure(task, lease)
+            del lease
+            self._report(failure)
+        rings, account = self._rings, self._account
+        copy = rings.current.held > self._most_held and task.generation == rings.newest
+        account.bytes += lease.nbytes
+        if copy:
+            account.copies += 1
+            if not account.warned_of_copies:
+                account.warned_of_copies = True
+                self._warn_of_copies()
+        batch = frame.read(lease, copy=copy, pickle=True, imports=True)
+        if kind == NOTED:
+            within, passed_over = batch
+            account.note(PassedOver(*passed_over))
+            batch = LEFT_OUT if within is None else within[0]
+        return batch if self._finish_batch is None else self._finished(batch)
 
     def _report(self, failure: Failure) -> NoReturn:
         self._account.note(PassedOver(*failure.passed_over))
@@ -299,22 +320,6 @@ class WorkerIterator(Pass):
             raise error
         finally:
             del error  # with this frame in its traceback it would keep itself, and us and our workers, alive
-
-    def _open(self, task: Task, lease: Lease) -> Any:
-        """The batch in a slot: views of it, unless the consumer holds too much already."""
-        copy = task.generation == self._rings.newest and self._rings.held > self._most_held
-        self._account.bytes += lease.nbytes
-        if copy:
-            self._account.copies += 1
-            if not self._account.warned_of_copies:
-                self._account.warned_of_copies = True
-                self._warn_of_copies()
-        content = frame.read(lease, copy=copy, pickle=True, imports=True)
-        if lease.target != NOTED:
-            return self._finished(content)
-        batch, passed_over = content
-        self._account.note(PassedOver(*passed_over))
-        return LEFT_OUT if batch is None else self._finished(batch[0])
 
     def _finish(self) -> None:
         """The sampler gave all it had, and all of it was answered."""
@@ -358,37 +363,35 @@ class WorkerIterator(Pass):
             return
         number = self._rings.next_task
         self._rings.next_task += 1
-        self._tasks.enter(Task(number, worker_id, job, packed))
+        self._tasks.enter(Task(number, worker_id, job.batch, job.index, packed))
 
     def _choose_worker(self) -> int | None:
         """The next worker in turn whose data has not ended; where order does not matter, one that is not busier
         than its share. (Where samples have an index, tasks are for anybody then.)"""
-        workers = self._settings.spec.num_workers
+        workers, ended = self._num_workers, self._ended
         for _ in range(workers):
             worker_id = self._next_worker
             self._next_worker = (worker_id + 1) % workers
-            if worker_id in self._ended:
+            if worker_id in ended:
                 continue
-            share = self._settings.outstanding // (workers - len(self._ended))
-            if self._settings.in_order or len(self._tasks.of(worker_id)) < share:
+            if self._in_order:
+                return worker_id
+            if len(self._tasks.of(worker_id)) < self._settings.outstanding // (workers - len(ended)):
                 return worker_id
         return None
 
     def _dispatch(self) -> None:
         """Give out what may be out."""
-        self._crew.flush()
-        task = self._tasks.next_unsent()
-        if task is None:
-            return
+        if self._crew.behind:
+            self._crew.flush()
+        tasks, rings = self._tasks, self._rings
         steady, self._steady = self._steady, False
-        newest = self._rings.newest
-        most = min(self._settings.outstanding, self._rings.slots - self._rings.held)
-        while task is not None and self._tasks.out < most:
-            order = Order(task.number, newest, self._epoch, task.packed)
-            if not self._board.post(order, task.worker_id):
+        newest = rings.newest
+        most = min(self._settings.outstanding, rings.slots - rings.current.held)
+        while tasks.out < most and (task := tasks.next_unsent()) is not None:
+            if not self._board.post(Order(task.number, newest, self._epoch, task.packed), task.worker_id):
                 break
-            self._tasks.give_out(task, newest)
-            task = self._tasks.next_unsent()
+            tasks.give_out(task, newest)
         self._steady = steady
 
     def _settle(self, task: Task) -> None:
@@ -405,6 +408,11 @@ class WorkerIterator(Pass):
         owed it: see `_salvage`. An interrupt in here loses nothing."""
         try:
             self._waiting = True
+            if self._in_order and not (self._arrived or self._restarts or self._rings.several):  # mostly it is there
+                wanted = self._tasks.first()
+                if self._rings.current.take_into(self._arrived, tag=wanted.number, timeout=0):
+                    if self._arrived[0].target != GROW:
+                        return wanted
             return self._wait()
         except Closed:
             if self._closing:  # by a signal handler, at whatever step
@@ -423,15 +431,16 @@ class WorkerIterator(Pass):
         deadline = time.monotonic() + timeout if timeout > 0 else None
         suspect: int | None = None
         while True:
-            self._mend()
-            wanted = self._tasks.first() if self._settings.in_order else None
+            if self._restarts:
+                self._mend()
+            wanted = self._tasks.first() if self._in_order else None
             if not self._arrived:
                 patience = SLICE_S if deadline is None else min(SLICE_S, max(0.0, deadline - time.monotonic()))
                 self._take(wanted, 0 if suspect is not None else patience)
             if self._arrived:
                 number = self._arrived[0].tag
                 if self._arrived[0].target != GROW:
-                    return self._tasks[number]
+                    return self._tasks[number] if wanted is None else wanted
                 if number in self._tasks:
                     self._make_room(self._tasks[number])
                 else:  # its worker found slots that were made for another one, and we its answer before its wish
@@ -451,7 +460,7 @@ class WorkerIterator(Pass):
         """Put an answer to the wanted task, or to any, into `_arrived`, if there is one within `timeout` seconds."""
         number = None if wanted is None else wanted.number
         if not self._rings.several:
-            self._take_from(self._rings.newest, timeout, number)
+            self._rings.current.take_into(self._arrived, timeout=timeout, tag=number)
             return
         tasks = self._tasks.given_out() if wanted is None else [wanted]
         generations = {task.generation for task in tasks if task.generation is not None} or {self._rings.newest}
@@ -463,12 +472,7 @@ class WorkerIterator(Pass):
             self._sweep(sorted(generations), timeout, number)
 
     def _take_from(self, generation: int, timeout: float, number: int | None) -> None:
-        take = partial(self._rings.ring(generation).take, timeout=timeout, tag=number)
-        try:
-            # From the ring into the list within one call of C code: an interrupt finds no place between the two.
-            self._arrived.extend(islice(iter(take, None), 1))
-        except Empty:
-            pass
+        self._rings.ring(generation).take_into(self._arrived, timeout=timeout, tag=number)
 
     def _sweep(self, generations: list[int], timeout: float, number: int | None) -> None:
         """Look for an answer in several generations."""
@@ -491,7 +495,7 @@ class WorkerIterator(Pass):
             generation = self._rings.fitting(wish.needed_bytes, above=task.generation)
         except (BatchTooLarge, OSError) as error:
             self._tasks.move(task, newest)
-            self._crew.members[wish.worker_id].channel.post("refused", task.number)
+            self._crew.tell("refused", task.number, worker_id=wish.worker_id)
             known = self._skipped(task)
             if not known:
                 self._deliver(task)
@@ -513,10 +517,10 @@ class WorkerIterator(Pass):
     def _read_failure(self, task: Task, lease: Lease) -> Failure:
         return Failure.decode(memoryview(lease) if lease.nbytes else self._crew.failure(task.number))
 
-    def _letters(self, source: int = NOWHERE, skipped: int = 0) -> list[tuple[list, int | None]]:
+    def _letters(self, worker_id: int, source: int = NOWHERE, skipped: int = 0) -> list[tuple[list, int | None]]:
         """What a new worker gets before anything else."""
         log = (["log", source, skipped], None if self._logbook is None else self._logbook.fileno())
-        return [*self._board.letters(), self._ring_message(), log]
+        return [*self._board.letters(worker_id), self._ring_message(), log]
 
     # ---- when no answer comes
 
@@ -558,7 +562,8 @@ class WorkerIterator(Pass):
             lost = self._losses.undone(worker_id)
             for task in lost:
                 self._forget_wishes(task)
-            letters = self._letters(*self._resumption(worker_id, lost))
+            source, skipped = self._resumption(worker_id, lost)
+            letters = partial(self._letters, source=source, skipped=skipped)
             self._board.bury()
             self._rings.bury()
             recalled = self._board.recall(None if self._shared else worker_id)

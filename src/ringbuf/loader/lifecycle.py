@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pickle import PicklingError
 from typing import Any
 
@@ -33,7 +33,7 @@ STOP_S = 5.0  # how long all workers together may take to stop by themselves
 TERMINATE_S = 0.5  # and after SIGTERM, before SIGKILL
 STATUS_S = 0.5  # how late an exit status may be
 
-Letters = list[tuple[list, "int | None"]]
+Letters = Callable[[int], list[tuple[list, "int | None"]]]  # for the worker with this id, as (message, descriptor or None)
 
 # What other workers would inherit through a fork and must not keep open: see worker.Origin.inherited.
 _ours: weakref.WeakSet = weakref.WeakSet()
@@ -119,12 +119,14 @@ class Member:
 class Crew:
     """All workers of one iterator.
 
-    tasks: the task ring, which tells waiting workers to stop when it is finished.
+    tasks: the task rings, which tell waiting workers to stop when they are finished.
+    behind: channels with something that there was no room for.
     """
 
     def __init__(self, tasks: Any, *, context: Any, spec: WorkerSpec):
         self.members: list[Member] = []
         self.stopped = False
+        self.behind: set[Channel] = set()
         self._pid = os.getpid()
         self._tasks = tasks
         self._context = context
@@ -137,7 +139,7 @@ class Crew:
     def start(self, letters: Letters) -> None:
         """Start all workers. Whatever this raises, stop() is to be called in the end.
 
-        letters: what each worker gets through its channel before anything else, as (message, descriptor or None).
+        letters: what each worker gets through its channel before anything else.
         """
         with _sigint_held(self._context):
             self._start(range(self._spec.num_workers), letters)
@@ -167,15 +169,15 @@ class Crew:
         self._read_letters()
         return self._last_words.get(worker_id)
 
-    def tell(self, *message: Any, descriptor: int) -> None:
-        """Send a message to all workers."""
-        for member in self.members:
-            member.channel.post(*message, descriptor=descriptor)
+    def tell(self, *message: Any, worker_id: int | None = None, descriptor: int | None = None) -> None:
+        """Send a message to this worker, or to all; what there is no room for now, flush() sends."""
+        for member in self.members if worker_id is None else [self.members[worker_id]]:
+            if not member.channel.post(*message, descriptor=descriptor):
+                self.behind.add(member.channel)
 
     def flush(self) -> None:
         """Send what there was no room for before."""
-        for member in self.members:
-            member.channel.flush()
+        self.behind = {channel for channel in self.behind if not channel.flush()}
 
     def stop(self) -> None:
         """End all workers: those that wait at once, those in user code when it returns, and after a deadline the
@@ -218,7 +220,7 @@ class Crew:
                 _ours.add(channel)
                 member = self._enlist(Member(worker_id, channel))
                 with end, _starting(worker_id, spec.num_workers):
-                    for message, descriptor in letters:
+                    for message, descriptor in letters(worker_id):
                         if not channel.send(*message, descriptor=descriptor):  # to an end that is ours still, and empty
                             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
                     inherited = list(_ours) if forked else []

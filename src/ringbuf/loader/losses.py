@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringbuf.loader.ledger import Ledger, Task
+from ringbuf.loader._ledger import Ledger, Task
 from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.messages import END, GROW
 from ringbuf.loader.rings import DataRings

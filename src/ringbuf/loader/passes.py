@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from ringbuf.errors import Closed
+from ringbuf.loader._course import Course
 from ringbuf.loader.advice import warn
-from ringbuf.loader.course import Course
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
 from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes
@@ -61,7 +61,7 @@ class Pass:
         return self
 
     def __next__(self) -> Any:
-        if not self.ours:
+        if os.getpid() != self._pid:
             raise RuntimeError(
                 f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
             )

@@ -27,6 +27,8 @@ class DataRings:
     slots: of each generation.
     slot_bytes: of the first one.
     max_bytes: what the slots of one generation may take together; None for as much as there is.
+    newest, current: the number of the newest generation, and its ring.
+    several: whether an older generation is still in use.
     """
 
     def __init__(self, *, slots: int, slot_bytes: int, max_bytes: int | None):
@@ -43,14 +45,9 @@ class DataRings:
         return self._slot_bytes[self.newest]
 
     @property
-    def several(self) -> bool:
-        """Whether an older generation is still in use."""
-        return len(self._rings) > 1
-
-    @property
     def held(self) -> int:
         """Slots of the newest generation that the consumer still looks at."""
-        return self._rings[self.newest].held
+        return self.current.held
 
     def ring(self, generation: int) -> Ring:
         return self._rings[generation]
@@ -97,6 +94,7 @@ class DataRings:
         """
         for old in [known for known in self._rings if known < min(generation, self.newest)]:
             self._rings.pop(old).close()
+        self.several = len(self._rings) > 1
 
     def drain(self) -> bool:
         """Throw away what nobody will ask for; the workers are gone. Returns whether every slot is accounted for."""
@@ -117,7 +115,8 @@ class DataRings:
         # A pass waits while this is made, and most of its slots are needed later, if at all: workers secure them then.
         ring = Ring.create(slots=self.slots, slot_bytes=slot_bytes + FRAME_ROOM, unsecured=True)
         self.newest += 1
-        self._rings[self.newest] = ring
+        self.current = self._rings[self.newest] = ring
+        self.several = len(self._rings) > 1
         self._slot_bytes[self.newest] = slot_bytes
         return self.newest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ringbuf.loader.course import Course, Progress
+from ringbuf.loader._course import Course, Progress
 
 __all__ = ["Bookmark", "Fingerprint", "step_back"]
 

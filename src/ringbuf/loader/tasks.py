@@ -1,7 +1,10 @@
-"""The task ring, from both sides: the main process posts tasks, each for one worker or for whoever comes first.
+"""The task rings, from both sides: the main process posts tasks, each for one worker or for whoever comes first.
+
+A post wakes everybody who waits at its ring. So a worker whose tasks are its own has a ring of its own, or with many workers
+shares one with a few others; tasks that are for anybody lie in one ring.
 
 A worker keeps the slot of its task until it has published the answer, and nobody takes from the dead but the main
-process (the ring is a supervised one). So each task that was posted and is not answered lies in the ring: READY while
+process (the rings are supervised ones). So each task that was posted and is not answered lies in a ring: READY while
 nobody has begun with it, READING in the name of the worker that has. Where it is not there and not answered
 either, its worker has ended without dying (an exit runs Python's clean-up, which hands slots back) and has lost it.
 """
@@ -10,21 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import struct
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ringbuf._core import ANY, SLOTS_MAX, Lease, Ring
 from ringbuf.errors import Closed, Empty, Full
-from ringbuf.loader.course import Job
+from ringbuf.loader._course import Job, unpack
 from ringbuf.loader.messages import fill
 from ringbuf.loader.post import LOOK_S, Post, Stopped
 
-__all__ = ["Inbox", "Order", "TaskBoard", "pack"]
+__all__ = ["Inbox", "Order", "TaskBoard"]
 
 SLOT_BYTES = 8192  # jobs that need more lie in the annex
 FEWEST_SLOTS = 8
+MOST_RINGS = 16  # each takes two descriptors and some memory
 
 _HEAD = struct.Struct("<QQQQ")
 IN_THE_SLOT = 0
@@ -38,75 +41,80 @@ class Order(NamedTuple):
     """The data ring to answer in, or a newer one."""
     epoch: int
     """When this changes, the worker starts over with a fresh fetcher."""
-    job: Any
-    """The job: as bytes where it is sent, a Job where it arrives."""
-
-
-def pack(job: Job) -> bytes:
-    """A job as it travels. Raises whatever an index raises that cannot be pickled."""
-    return pickle.dumps(tuple(job), 5)
+    job: bytes | Job
+    """The job: packed where it is sent."""
 
 
 class TaskBoard:
-    """The main process's side. Nothing here waits."""
+    """The main process's side. Nothing here waits.
 
-    def __init__(self, outstanding: int):
-        # Twice what can be out, since a worker whose data has ended still has to take away what it was sent.
-        slots = min(max(2 * outstanding, FEWEST_SLOTS), SLOTS_MAX)
-        self._ring = Ring.create(slots=slots, slot_bytes=SLOT_BYTES, redeliver=False, supervised=True)
+    outstanding: how many tasks may be out.
+    workers: by how many workers; None where tasks are for any of them.
+    """
+
+    def __init__(self, outstanding: int, workers: int | None):
+        rings = 1 if workers is None else min(workers, MOST_RINGS)
+        # Twice a ring's share of what can be out, since a worker whose data has ended still has to take away what it was sent.
+        slots = min(max(2 * -(-outstanding // rings), FEWEST_SLOTS), SLOTS_MAX)
+        self._rings = [
+            Ring.create(slots=slots, slot_bytes=SLOT_BYTES, redeliver=False, supervised=True) for _ in range(rings)
+        ]
         self._annex = Annex()
 
     def post(self, order: Order, worker_id: int | None) -> bool:
         """Give out a task, its job packed, to this worker or to any; False where there is no room for it now, or workers
         were told to stop."""
+        place = 0 if worker_id is None else worker_id % len(self._rings)
+        target = ANY if worker_id is None else worker_id
+        number, generation, epoch, job = order
         try:
-            claim = self._ring.claim(tag=order.number, target=ANY if worker_id is None else worker_id, timeout=0)
+            if _HEAD.size + len(job) <= SLOT_BYTES:
+                return self._rings[place].send(_HEAD.pack(generation, epoch, 0, IN_THE_SLOT) + job, tag=number, target=target)
+            with self._rings[place].claim(tag=number, target=target, timeout=0) as claim:
+                fill(claim, _HEAD.pack(generation, epoch, self._annex.write((place, claim.index), job), len(job)))
         except (Full, Closed):
             return False
-        with claim:
-            job, place, nbytes = order.job, 0, IN_THE_SLOT
-            if _HEAD.size + len(job) > SLOT_BYTES:
-                place, nbytes, job = self._annex.write(claim.index, job), len(job), b""
-            fill(claim, _HEAD.pack(order.generation, order.epoch, place, nbytes) + job)
         return True
 
-    def retract(self, number: int) -> bool:
-        """Take a task back; False where its worker has begun with it."""
-        try:
-            self._ring.take(tag=number, timeout=0)
-        except Empty:
-            return False
-        return True
+    def retract(self, number: int, worker_id: int | None) -> bool:
+        """Take a task back that was posted for this worker, or for any; False where it is begun with."""
+        return self._ring_of(worker_id).take_into([], tag=number, timeout=0)
 
     def recall(self, worker_id: int | None) -> list[int]:
         """Take back all that nobody has begun with: of this worker, or of all where tasks are for any. Returns the numbers."""
-        numbers = []
-        with contextlib.suppress(Empty, Closed):
-            while True:
-                numbers.append(self._ring.take(target=worker_id, timeout=0).tag)
-        return numbers
+        box: list[Lease] = []
+        with contextlib.suppress(Closed):
+            while self._ring_of(worker_id).take_into(box, target=worker_id, timeout=0):
+                pass
+        return [lease.tag for lease in box]
 
     def holders(self) -> dict[int, int]:
-        """Each task that lies in the ring, and the pid of the worker that has begun with it, or 0."""
-        views = self._ring.look()
+        """Each task that lies in a ring, and the pid of the worker that has begun with it, or 0."""
+        views = [view for ring in self._rings for view in ring.look()]
         return {view.tag: view.pid for view in views if view.state in ("ready", "reading")}
 
     def bury(self) -> None:
         """Let go of what the dead had in hand."""
-        self._ring.recover()
+        for ring in self._rings:
+            ring.recover()
 
     def finish(self) -> None:
         """There will be no further task; workers that wait for one stop."""
-        if not self._ring.closed:
-            self._ring.finish()
+        for ring in self._rings:
+            if not ring.closed:
+                ring.finish()
 
-    def letters(self) -> list[tuple[list, int]]:
-        """What an Inbox waits for, as (message, descriptor)."""
-        return [(["tasks"], self._ring.fileno()), (["annex"], self._annex.fileno())]
+    def letters(self, worker_id: int) -> list[tuple[list, int]]:
+        """What this worker's Inbox waits for, as (message, descriptor)."""
+        return [(["tasks"], self._ring_of(worker_id).fileno()), (["annex"], self._annex.fileno())]
 
     def close(self) -> None:
-        self._ring.close()
+        for ring in self._rings:
+            ring.close()
         self._annex.close()
+
+    def _ring_of(self, worker_id: int | None) -> Ring:
+        return self._rings[0 if worker_id is None else worker_id % len(self._rings)]
 
 
 class Annex:
@@ -117,10 +125,10 @@ class Annex:
         self._memory = os.memfd_create("ringbuf-tasks", os.MFD_CLOEXEC)
         self.close = weakref.finalize(self, os.close, self._memory)
         self.close.atexit = False
-        self._taken: dict[int, tuple[int, int]] = {}  # by slot: where it begins, where it ends
+        self._taken: dict[tuple[int, int], tuple[int, int]] = {}  # by slot: where it begins, where it ends
 
-    def write(self, slot: int, data: bytes) -> int:
-        """Put down what belongs to this slot from now on; returns where."""
+    def write(self, slot: tuple[int, int], data: bytes) -> int:
+        """Put down what belongs to this slot, of a ring and with an index, from now on; returns where."""
         self._taken.pop(slot, None)
         place = 0
         for begin, end in sorted(self._taken.values()):  # the first gap that is large enough
@@ -163,7 +171,7 @@ class Inbox:
         data = bytes(self._lease)
         generation, epoch, place, nbytes = _HEAD.unpack_from(data)
         job = data[_HEAD.size :] if nbytes == IN_THE_SLOT else self._read(place, nbytes)
-        return Order(self._lease.tag, generation, epoch, Job(*pickle.loads(job)))
+        return Order(self._lease.tag, generation, epoch, unpack(job))
 
     def done(self) -> None:
         """The task in hand is answered."""

@@ -322,12 +322,12 @@ def _known_to_torch(dtype: np.dtype) -> bool:
 def _alike_in_torch(kind: type) -> bool:
     """Whether torch makes of a list of such scalars what it makes of an array of them."""
     dtype = np.dtype(kind)
-    return (
-        dtype.type is kind
-        and dtype.kind in "biufc"
-        and _known_to_torch(dtype)
-        and torch.as_tensor([kind(1)]).dtype is torch.from_numpy(np.empty(0, dtype)).dtype
-    )
+    if dtype.type is not kind or dtype.kind not in "biufc":
+        return False
+    try:
+        return torch.as_tensor([kind(1)]).dtype is torch.from_numpy(np.empty(0, dtype)).dtype
+    except TypeError:
+        return False
 
 
 def _tensors_only(sample: Any, path: str) -> Any:
