@@ -12,7 +12,7 @@ import pytest
 from processes import DEADLINE_S, eventually
 
 from ringbuf import BatchTooLarge, Closed, CorruptSegment, Empty, Full, RingbufError, VersionMismatch, memory
-from ringbuf._core import ANY, Ring, RowWriter, copy_into
+from ringbuf._core import ANY, Ring, copy_into
 from ringbuf.memory import path_of
 
 
@@ -558,36 +558,3 @@ def test_copy_into_refuses_what_does_not_fit_or_must_not_be_written():
         copy_into(b"1234", b"1234")
     with pytest.raises((BufferError, ValueError)):
         copy_into(bytearray(100), np.arange(10)[::2])
-
-
-@pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize("row_shape", [(3,), (100, 7), (300, 300)])
-def test_a_row_writer_fills_its_row_and_no_other(row_shape, streaming):
-    rows = np.zeros((4, *row_shape), np.float64)
-    sample = np.random.default_rng(1).random(row_shape)
-    assert RowWriter(rows, 4, streaming=streaming).write(2, sample)
-    assert np.array_equal(rows[2], sample)
-    assert not rows[[0, 1, 3]].any()
-
-
-def test_a_row_writer_copies_nothing_that_does_not_lie_in_order():
-    rows = np.zeros((2, 4, 4), np.int32)
-    writer = RowWriter(rows, 2, streaming=False)
-    square = np.arange(16, dtype=np.int32).reshape(4, 4)
-    assert not writer.write(0, square.T)
-    assert not writer.write(0, np.arange(32, dtype=np.int32)[::2].reshape(4, 4))
-    assert not rows.any()
-
-
-def test_a_row_writer_keeps_to_its_array():
-    rows = np.zeros((2, 4), np.uint8)
-    writer = RowWriter(rows, 2, streaming=False)
-    for row in (-1, 2, 1 << 40):
-        with pytest.raises(IndexError, match=f"row {row} of an array of 8 bytes, 4 to a row"):
-            writer.write(row, bytes(4))
-    with pytest.raises(ValueError, match="a row has 4 bytes, the sample 5"):
-        writer.write(0, bytes(5))
-    with pytest.raises(BufferError):
-        RowWriter(bytes(8), 2, streaming=False)
-    with pytest.raises(ValueError, match="rows must be 1 to"):
-        RowWriter(rows, 0, streaming=False)

@@ -8,6 +8,9 @@ import pytest
 
 import ringbuf
 from ringbuf import _core, _messages
+from ringbuf.loader import _course, _ledger, _rows, _samples
+
+EXTENSIONS = [_core, _messages, _course, _ledger, _rows, _samples]
 
 
 def test_the_wheel_holds_the_package_and_nothing_else():
@@ -22,15 +25,16 @@ def test_the_version_is_that_of_the_distribution():
     assert ringbuf.__version__ == metadata.version("ringloader")
 
 
-@pytest.mark.parametrize("module", [_core, _messages], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", EXTENSIONS, ids=lambda module: module.__name__)
 def test_an_extension_exports_its_init_function_alone(module):
     listing = subprocess.run(["nm", "-D", "--defined-only", module.__file__], check=True, capture_output=True, text=True)
     assert [line.split()[-1] for line in listing.stdout.splitlines()] == [f"PyInit_{module.__name__.rpartition('.')[2]}"]
 
 
-def test_the_library_is_in_one_extension_alone():
+@pytest.mark.parametrize("module", EXTENSIONS[1:], ids=lambda module: module.__name__)
+def test_the_library_is_in_one_extension_alone(module):
     """A second copy would know nothing of the rings that the first has to see to at a fork."""
-    listing = subprocess.run(["nm", "-D", "--undefined-only", _messages.__file__], check=True, capture_output=True, text=True)
+    listing = subprocess.run(["nm", "-D", "--undefined-only", module.__file__], check=True, capture_output=True, text=True)
     assert "pthread_atfork" not in listing.stdout and "futex" not in listing.stdout
 
 

@@ -14,7 +14,7 @@ keeps it (also while a slot that this process claims for the first time is broug
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_ANY_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
@@ -637,55 +637,6 @@ def copy_into(destination, source, *, streaming=None):
             PyBuffer_Release(&from_)
     finally:
         PyBuffer_Release(&to)
-
-
-@cython.final
-cdef class RowWriter:
-    """Copies samples into the rows of a batch: what a slice, an assignment and a look at the sample's layout
-    would do, in a tenth of their time.
-
-    out: a C-contiguous writable array of `rows` rows, kept alive.
-    streaming: as for copy_into().
-    """
-
-    cdef Py_buffer out
-    cdef Py_ssize_t row_bytes
-    cdef bint past_cache
-
-    def __cinit__(self, out, rows, *, streaming):
-        PyObject_GetBuffer(out, &self.out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
-        self.row_bytes = self.out.len // checks.whole("rows", rows, at_least=1, at_most=INT64_MAX)
-        self.past_cache = streaming
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self.out)
-
-    def write(self, Py_ssize_t row, source):
-        """Copy the bytes of `source`, of the size of a row. False, and nothing is copied, if they do not lie in order."""
-        cdef Py_buffer sample
-        self.check(row)
-        try:
-            PyObject_GetBuffer(source, &sample, PyBUF_C_CONTIGUOUS)
-        except (BufferError, ValueError):
-            return False
-        try:
-            if sample.len != self.row_bytes:
-                raise ValueError(f"a row has {self.row_bytes} bytes, the sample {sample.len}")
-            copy(<char *>self.out.buf + row * self.row_bytes, sample.buf, sample.len, self.past_cache)
-        finally:
-            PyBuffer_Release(&sample)
-        return True
-
-    def write_from(self, Py_ssize_t row, size_t address):
-        """Copy a row from an address: of what has no buffer that could be asked, and surely has that many bytes there."""
-        self.check(row)
-        if self.row_bytes:
-            copy(<char *>self.out.buf + row * self.row_bytes, <const void *>address, self.row_bytes, self.past_cache)
-
-    cdef int check(self, Py_ssize_t row) except -1:
-        if row < 0 or row >= self.out.len // max(self.row_bytes, 1):
-            raise IndexError(f"row {row} of an array of {self.out.len} bytes, {self.row_bytes} to a row")
-        return 0
 
 
 cdef void copy(void *to, const void *source, Py_ssize_t nbytes, bint past_cache) noexcept:

@@ -30,7 +30,7 @@ from .errors import BatchTooLarge, FrameError
 from .rebuild import Schema, compile_schema
 from .tree import Unwieldy, Walk
 
-__all__ = ["FRAME_ROOM", "HEADER_BYTES", "Plan", "Writer", "plan", "read"]
+__all__ = ["FRAME_ROOM", "HEADER_BYTES", "Form", "Plan", "Writer", "plan", "read"]
 
 ALIGNMENT = 64
 FRAME_ROOM = 4096  # what a slot gets beyond slot_bytes, for header, padding and tail
@@ -135,19 +135,49 @@ def _write_schema(tree, rows: tuple, offsets: tuple) -> bytes:
     return schema
 
 
+class Form:
+    """All of a frame but its arrays: enough for another batch that differs in nothing but what is in these.
+
+    offsets: where they lie, in the order in which they were taken from the Writer.
+    """
+
+    __slots__ = ("_head", "_schema", "_tail", "data_bytes", "frame_bytes", "offsets")
+
+    def __init__(self, offsets: tuple, data_bytes: int, tail: int, schema: bytes):
+        self.offsets, self.data_bytes = offsets, data_bytes
+        self.frame_bytes = tail + len(schema)
+        self._tail, self._schema = tail, schema
+        self._head = _HEADER.pack(_MAGIC, VERSION, self.frame_bytes, tail, 0, len(schema), 0, 0)
+
+    def write(self, buffer) -> int:
+        """Make a frame of a buffer that has the arrays where they belong; returns how many bytes are used."""
+        view = _bytes_of(buffer)
+        view[self._tail : self.frame_bytes] = self._schema
+        view[:HEADER_BYTES] = self._head
+        return self.frame_bytes
+
+
 class Writer:
     """Builds one frame in place: arrays first, then the batch that holds them.
 
     data_limit: how many bytes of arrays may be taken; by default as many as fit.
+    form: of an earlier frame, whose arrays count as taken here as well.
+
+    Attributes
+    ----------
+    form
+        After finish(): the form of the frame, if it consists of nothing but the arrays that were taken. Otherwise None.
     """
 
-    def __init__(self, buffer, data_limit: int | None = None, pickle: bool = False):
+    def __init__(self, buffer, data_limit: int | None = None, pickle: bool = False, form: Form | None = None):
         self._buffer = buffer
         self._view = _bytes_of(buffer)
         self._limit = len(self._view) if data_limit is None else data_limit
         self._pickle = pickle
-        self._end = HEADER_BYTES
-        self._data_bytes = 0
+        self.form: Form | None = None
+        self._end = HEADER_BYTES if form is None else form._tail
+        self._data_bytes = 0 if form is None else form.data_bytes
+        self._taken: list[int] = [] if form is None else list(form.offsets)
         self._start = _address(np.ndarray((0,), np.uint8, buffer))
 
     def empty(self, shape, dtype) -> np.ndarray:
@@ -165,6 +195,7 @@ class Writer:
         self._check(self._data_bytes + nbytes, end)
         array = np.ndarray(shape, dtype, self._buffer, offset)
         self._data_bytes += nbytes
+        self._taken.append(offset)
         self._end = end
         return array
 
@@ -196,6 +227,8 @@ class Writer:
         self._check(data_bytes, end + len(values) + len(schema))
         for offset, array in copies:
             _copy_in(self._buffer, offset, array)
+        if offsets == self._taken and not copies and not values:
+            self.form = Form(tuple(offsets), data_bytes, end, schema)
         return _finish(self._view, end, values, schema)
 
     def _offset_inside(self, array: np.ndarray) -> int | None:

@@ -24,19 +24,17 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ringbuf._core import RowWriter
+from ringbuf.loader._rows import Fields, Gathered, Items, Numbers, Pile, Rows
 
 __all__ = ["Irregular", "Stack", "convert", "default_collate", "default_convert", "like_mapping", "like_sequence", "to_array"]
 
 ALIGNMENT = 64  # of arrays in a slot
-COPY_BYTES = 4096  # a row of this size and more is copied as bytes
-PAST_CACHE_BYTES = 8 << 20  # a column of this size has left the caches by the time somebody reads it
 
 Empty = Callable[[tuple, np.dtype], np.ndarray]
 
@@ -61,61 +59,41 @@ def first_of(samples: Sequence) -> Any:
     return samples[0]
 
 
-class Stack:
-    """The rows of one batch while they come in.
+class Stack(Pile):
+    """The rows of one batch while they come in, and then those of the next one like it; see `_rows.Pile`.
 
     first: the sample that decides the layout.
     rows: how many there will be at most.
     indices: what to call the samples in messages; their places in the batch if not given.
     in_place: whether rows are handed out by `row`, for somebody to write into: numbers are arrays then, from the start.
-    filled: how many rows are.
     """
 
     def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None, in_place: bool = False):
-        self.rows = rows
-        self.filled = 0
-        self._indices = indices
-        self._root = _column(_arrays_only(first, "batch") if in_place else first, "batch", inside=None)
+        root = _column(_arrays_only(first, "batch") if in_place else first, "batch", inside=None)
+        super().__init__(root, rows, indices)
 
-    def nbytes(self) -> int:
-        """Room that the rows need, as far as the first sample tells."""
-        return self._root.nbytes(self.rows)
-
-    def allocate(self, empty: Empty) -> None:
-        """Lay out the rows in arrays that `empty(shape, dtype)` returns."""
-        self._root.allocate(self.rows, empty)
-
-    def fill(self, samples: Iterable) -> None:
-        """Copy each sample into its row as it comes, the first one included."""
-        add = self._root.add
-        row = self.filled
-        try:
-            for sample in samples:
-                add(row, sample)
-                row += 1
-        except Ragged as ragged:
+    def refuse(self, sample: Any, error: Exception) -> None:
+        if isinstance(error, Ragged):
             raise RuntimeError(
-                f"{ragged.keyword}, but got {ragged.want} for sample {self._name(0)} "
-                f"and {ragged.got} for sample {self._name(row)} at {ragged.path}"
+                f"{error.keyword}, but got {error.want} for sample {self._name(0)} "
+                f"and {error.got} for sample {self._name(self.filled)} at {error.path}"
             ) from None
-        finally:
-            self.filled = row
 
     def row(self, row: int) -> Any:
         """The place of one sample, nested like it, in mappings and tuples that cannot be changed: arrays that are parts of
         the batch, 0-d for what is a number."""
-        return self._root.row(row)
+        return self.root.row(row)
 
     def finish(self) -> Any:
         """The batch of all rows that were filled; its arrays are those that were allocated, or parts of them."""
-        return self._root.finish(self.filled)
+        return self.root.finish(self.filled)
 
     def samples(self) -> list:
         """The samples of all rows that were filled, as private copies. Only a stack that raises Irregular is asked."""
         raise NotImplementedError
 
     def _name(self, row: int) -> Any:
-        return row if self._indices is None or row >= len(self._indices) else self._indices[row]
+        return row if self.indices is None or row >= len(self.indices) else self.indices[row]
 
 
 class Irregular(Exception):
@@ -132,20 +110,16 @@ class Ragged(Exception):
         self.keyword, self.path, self.want, self.got = keyword, path, want, got
 
 
-# ---- columns: nbytes(rows), allocate(rows, empty), add(row, value), finish(rows) --------------------------------
+# ---- columns: nbytes(rows), row(row), finish(rows), and what they do about values that are not like the first one -----
 
 
-class _Rows:
+class _Rows(Rows):
     """Arrays of one shape."""
 
     def __init__(self, first: Any, path: str):
         value = to_array(first, path)
+        super().__init__(np.ndarray if isinstance(value, np.ndarray) else type(value), value.dtype, value.shape)
         self.path = path
-        self.kind = np.ndarray if isinstance(value, np.ndarray) else type(value)
-        self.shape = value.shape
-        self.dtype = value.dtype
-        self.out = None
-        self.writer: RowWriter | None = None  # for rows that are copied as bytes
 
     def nbytes(self, rows: int) -> int:
         size = self.dtype.itemsize * rows
@@ -153,27 +127,14 @@ class _Rows:
             size *= length
         return size + -size % ALIGNMENT
 
-    def allocate(self, rows: int, empty: Empty) -> None:
-        self.out = empty((rows, *self.shape), self.dtype)
-        if self.out.nbytes >= COPY_BYTES * rows and self.dtype.kind in "biufc":
-            self.writer = RowWriter(self.out, rows, streaming=self.out.nbytes >= PAST_CACHE_BYTES)
-
-    def add(self, row: int, value: Any) -> None:
-        if type(value) is not self.kind or value.dtype is not self.dtype or value.shape != self.shape:
-            value = self._adapted(row, value)
-        if self.writer is None or not self.writer.write(row, value):
-            self.out[row] = value
-
-    def _adapted(self, row: int, value: Any) -> Any:
-        """A value that is not exactly like the first one, once it is sure that it fits."""
+    def unlike(self, row: int, value: Any) -> None:
         if type(value) is not self.kind:
             value = to_array(value, self.path)
         if value.shape != self.shape:
             raise Ragged("stack expects each tensor to be equal size", self.path, self.shape, value.shape)
         if value.dtype != self.dtype:
-            self.writer = None  # from now on numpy converts
             self._widen(row, value.dtype)
-        return value
+        self.put(row, value)
 
     def _widen(self, row: int, other: np.dtype) -> None:
         """Make room for values of another dtype, rather than cut them down to the first sample's."""
@@ -187,37 +148,31 @@ class _Rows:
         if wide != self.dtype:
             rows = np.empty(self.out.shape, wide)
             rows[:row] = self.out[:row]
-            self.out, self.dtype = rows, wide
+            self.move_to(rows)
 
     def row(self, row: int) -> np.ndarray:
         return self.out[row, ...]
 
     def finish(self, rows: int) -> np.ndarray:
-        return self.out if rows == len(self.out) else self.out[:rows]
+        return self.out[:rows] if rows < len(self.out) else self.out
 
 
-class _Numbers:
-    """Python numbers: gathered, and laid down at the end."""
+class _Numbers(Numbers):
+    """Python numbers."""
 
     ITEMSIZE = 8
 
     def __init__(self, first: float, path: str):
+        super().__init__(first)
         self.path = path
         self.always_float = isinstance(first, float)
-        self.values: list = []
 
     def nbytes(self, rows: int) -> int:
         return rows * self.ITEMSIZE + ALIGNMENT
 
-    def allocate(self, rows: int, empty: Empty) -> None:
-        del rows, empty
-
-    def add(self, row: int, value: Any) -> None:
-        del row
-        self.values.append(value)
-
     def finish(self, rows: int) -> np.ndarray:
-        del rows
+        if self.values is None:
+            return self.out[:rows] if rows < len(self.out) else self.out
         try:
             # Without a dtype, so that numpy does not make a number of None or of a string.
             numbers = np.array(self.values)
@@ -234,54 +189,29 @@ class _Numbers:
         return f"{self.path} is a number in the first sample, but the batch mixes {', '.join(types)}"
 
 
-class _Texts:
+class _Texts(Gathered):
     """Strings or bytes, which stay what they are."""
 
     OVERHEAD = 24  # of a string in a frame, about
 
     def __init__(self, first: str | bytes, inside: type | None):
-        self.values: list = []
+        super().__init__()
         self.size = len(first.encode("utf-8", "surrogatepass") if isinstance(first, str) else first)
         self.container = tuple if inside is not None and issubclass(inside, Sequence) else list
 
     def nbytes(self, rows: int) -> int:
         return rows * (self.size + self.OVERHEAD)
 
-    def allocate(self, rows: int, empty: Empty) -> None:
-        del rows, empty
-
-    def add(self, row: int, value: Any) -> None:
-        del row
-        self.values.append(value)
-
     def finish(self, rows: int) -> list | tuple:
         del rows
         return self.container(self.values)
 
 
-class _Nested:
-    """What mappings and sequences have in common: columns below, each under a key of the first sample's."""
-
-    children: list[tuple[Any, Any]]
-
-    def nbytes(self, rows: int) -> int:
-        return sum(child.nbytes(rows) for _, child in self.children)
-
-    def allocate(self, rows: int, empty: Empty) -> None:
-        for _, child in self.children:
-            child.allocate(rows, empty)
-
-
-class _Fields(_Nested):
+class _Fields(Fields):
     """Mappings; the first one's keys decide."""
 
     def __init__(self, first: Mapping, path: str):
-        self.first = first
-        self.children = [(key, _column(first[key], f"{path}[{key!r}]", inside=type(first))) for key in first]
-
-    def add(self, row: int, value: Mapping) -> None:
-        for key, child in self.children:
-            child.add(row, value[key])
+        super().__init__(first, [(key, _column(first[key], f"{path}[{key!r}]", inside=type(first))) for key in first])
 
     def row(self, row: int) -> Any:
         # What is written goes into the arrays; to put others in their place would be without effect, and is refused.
@@ -291,23 +221,16 @@ class _Fields(_Nested):
         return like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
 
 
-class _Items(_Nested):
+class _Items(Items):
     """Sequences of one length."""
 
     def __init__(self, first: Sequence, path: str):
-        self.first = first
+        columns = [_column(value, f"{path}[{place}]", inside=type(first)) for place, value in enumerate(first)]
+        super().__init__(first, list(enumerate(columns)))
         self.path = path
-        self.children = [
-            (place, _column(value, f"{path}[{place}]", inside=type(first))) for place, value in enumerate(first)
-        ]
 
-    def add(self, row: int, value: Sequence) -> None:
-        if len(value) != len(self.children):
-            raise Ragged(
-                "each element in list of batch should be of equal size", self.path, len(self.children), len(value)
-            )
-        for (_, child), part in zip(self.children, value, strict=True):
-            child.add(row, part)
+    def unequal(self, length: int) -> None:
+        raise Ragged("each element in list of batch should be of equal size", self.path, len(self.children), length)
 
     def row(self, row: int) -> Any:
         parts = [child.row(row) for _, child in self.children]

@@ -6,6 +6,7 @@ Nothing here knows of rings. A fetcher is given a `Room` for the memory of a bat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from ringbuf.loader import collate
 from ringbuf.loader._course import Job
-from ringbuf.loader.collate import Empty, Irregular, Stack
+from ringbuf.loader._samples import Samples, no_sample
+from ringbuf.loader.collate import Irregular, Stack
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver, Substitute
@@ -28,19 +30,26 @@ TRUSTED_BYTES = 16 << 20
 class Room(Protocol):
     """Where a batch that is built in rows may lie."""
 
-    def reserve(self, nbytes: int) -> Empty:
-        """Memory for so much; returns a function like `numpy.empty`."""
+    def lay_out(self, stack: Stack) -> None:
+        """Give the rows of a stack their memory."""
+
+    def collect(self, stack: Stack) -> Any:
+        """The batch of a stack that is filled, in that memory; the stack may be begun again once the batch is delivered."""
 
     def discard(self) -> None:
-        """What was reserved is not wanted after all."""
+        """What was laid out is not wanted after all."""
 
 
 class PrivateRoom:
     """Memory of one's own."""
 
-    def reserve(self, nbytes: int) -> Empty:
-        del nbytes
-        return np.empty
+    def lay_out(self, stack: Stack) -> None:
+        stack.allocate(np.empty)
+
+    def collect(self, stack: Stack) -> Any:
+        batch = stack.finish()
+        stack.clear()
+        return batch
 
     def discard(self) -> None:
         pass
@@ -53,10 +62,12 @@ class Exhausted(Exception):
 class Fetcher:
     """Makes batches of one dataset, one at a time.
 
-    at: the index of the sample in hand, for messages; None where samples have no index.
+    at: the index of the sample in hand, for messages; None where there is none.
     pause: called now and then between samples; returns how many samples may be made before the next call.
     substitute: what stands in for a sample whose making failed.
     """
+
+    at: Any = None
 
     def __init__(
         self,
@@ -70,7 +81,6 @@ class Fetcher:
         substitute: Substitute | None = None,
     ):
         self.dataset = dataset
-        self.at: Any = None
         self._dialect = dialect
         self._collate_fn = collate_fn
         self._batched = batched
@@ -79,6 +89,7 @@ class Fetcher:
         self._as_is = collate_fn is dialect.convert
         self._pause = pause if pause is not None else _no_pause
         self._substitute = substitute
+        self._stack: Stack | None = None  # that of the last batch
 
     def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
         """The batch of a job; LEFT_OUT where all its samples were left out.
@@ -95,29 +106,31 @@ class Fetcher:
     def _deliver(self, data: Any, private: bool) -> Any:
         return self._dialect.deliver(data, private=private) if self._as_is else self._collate_fn(data)
 
-    def _stack_up(self, samples: Iterator, rows: int, indices: Sequence | None, room: Room) -> Any:
+    def _stack_up(self, first: Any, samples: Iterator, rows: int, indices: Sequence | None, room: Room) -> Any:
         """Samples as they come, each into its row."""
-        first = next(samples)
         try:
-            stack = self._dialect.stack(first, rows=rows, indices=indices)
+            stack = self._stack_for(first, rows, indices)
         except Irregular:
-            gathered = [first, *samples]
-            self.at = None
-            return self._collate_fn(gathered)
+            return self._collate_fn([first, *samples])
         return self._fill_up(stack, first, samples, room)
 
+    def _stack_for(self, first: Any, rows: int, indices: Sequence | None) -> Stack:
+        """That of the last batch, if this one will be like it, or a new one."""
+        stack, self._stack = self._stack, None
+        if stack is not None and stack.again(first, rows, indices):
+            return stack
+        return self._dialect.stack(first, rows=rows, indices=indices)
+
     def _fill_up(self, stack: Stack, first: Any, samples: Iterator, room: Room) -> Any:
-        stack.allocate(room.reserve(stack.nbytes()))
+        room.lay_out(stack)
         try:
             stack.fill(chain((first,), samples))
         except Irregular as irregular:
             done = stack.samples()
             room.discard()
-            gathered = [*done, irregular.sample, *samples]
-            self.at = None
-            return self._collate_fn(gathered)
-        self.at = None
-        return stack.finish()
+            return self._collate_fn([*done, irregular.sample, *samples])
+        self._stack = stack
+        return room.collect(stack)
 
 
 class MapFetcher(Fetcher):
@@ -125,11 +138,17 @@ class MapFetcher(Fetcher):
 
     def __init__(self, dataset: Any, **common: Any):
         super().__init__(dataset, **common)
+        substitute = None if self._substitute is None else self._substitute.sample
+        self._samples = Samples(dataset, self._pause, substitute)
         self._in_place = self._batched and self._collate_fn is self._dialect.collate and _writes_in_place(dataset)
         self._template: Any = None  # a sample, for the layout of the next batch
 
+    @property
+    def at(self) -> Any:
+        return self._samples.at
+
     def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
-        self.at = None
+        self._samples.at = None
         index = job.index
         try:
             if not self._batched:
@@ -140,45 +159,27 @@ class MapFetcher(Fetcher):
             if getattr(self.dataset, "__getitems__", None):
                 return self._fetch_together(job, room)
             if not self._in_rows:
-                samples = list(self._samples(job, index))
-                self.at = None
+                samples = list(self._begin(job, list(index)))
                 return self._collate_fn(samples) if samples or not len(index) else LEFT_OUT
             indices = list(index)
             collate.first_of(indices)
-            samples = self._samples(job, indices)
+            samples = self._begin(job, indices)
             first = next(samples, LEFT_OUT)
             if first is LEFT_OUT:
                 return LEFT_OUT
-            return self._stack_up(chain((first,), samples), len(indices), indices, room)
+            return self._stack_up(first, samples, len(indices), indices, room)
         except StopIteration as stop:
             # Let through, it would end the epoch in silence.
-            raise _no_sample(self.at) from stop
+            raise no_sample(self.at) from stop
 
-    def _samples(self, job: Job, indices: Sequence) -> Iterator:
+    def _begin(self, job: Job, indices: list) -> Samples:
         """The samples of a batch, without those that are left out."""
-        left = 1
-        for row, index in enumerate(indices):
-            sample = self._sample(job, row, index)
-            if sample is not LEFT_OUT:
-                yield sample
-            left -= 1
-            if left == 0:
-                left = self._pause()
+        return self._samples.begin(indices, None if job.seed is None else partial(seed_sample, job.seed, job.batch))
 
     def _sample(self, job: Job, row: int, index: Any) -> Any:
-        self.at = index
-        if job.seed is not None:
-            seed_sample(job.seed, job.batch, row)
-        try:
-            return self.dataset[index]
-        except StopIteration as stop:
-            if self._substitute is None:
-                raise _no_sample(index) from stop
-            return self._substitute.sample(index, _no_sample(index))
-        except Exception as error:
-            if self._substitute is None:
-                raise
-            return self._substitute.sample(index, error)
+        """One alone, or LEFT_OUT."""
+        seed = None if job.seed is None else lambda _: seed_sample(job.seed, job.batch, row)
+        return next(self._samples.begin([index], seed), LEFT_OUT)
 
     def _fetch_together(self, job: Job, room: Room) -> Any:
         indices = job.index
@@ -189,14 +190,14 @@ class MapFetcher(Fetcher):
         except Exception:
             if self._substitute is None:
                 raise
-            samples = indices = list(self._samples(job, indices))  # one by one, to tell which
+            samples = indices = list(self._begin(job, list(indices)))  # one by one, to tell which
             if not samples:
                 return LEFT_OUT
         if not self._in_rows or type(samples) is not list:  # whatever else it is, collate_fn may know what to do with it
             return self._collate_fn(samples)
         collate.first_of(samples)
         names = list(indices) if len(samples) == len(indices) else None  # it may leave some out
-        return self._stack_up(iter(samples), len(samples), names, room)
+        return self._stack_up(next(each := iter(samples)), each, len(samples), names, room)
 
     def _fetch_in_place(self, job: Job, indices: list, room: Room) -> Any:
         """Have the dataset write each sample into its row. What a row looks like, the first sample of all tells."""
@@ -215,7 +216,7 @@ class MapFetcher(Fetcher):
             left -= 1
             if left == 0:
                 left = self._pause()
-        return stack.finish() if stack is not None and stack.filled else LEFT_OUT
+        return room.collect(stack) if stack is not None and stack.filled else LEFT_OUT
 
     def _rows_of(self, indices: list, room: Room) -> Stack:
         try:
@@ -226,7 +227,7 @@ class MapFetcher(Fetcher):
                 f"{_outline(template)} has no place in a row; a dataset with __getitem_into__ gives dense tensors without "
                 "a gradient, arrays and numbers alone"
             ) from None
-        stack.allocate(room.reserve(stack.nbytes()))
+        room.lay_out(stack)
         return stack
 
     def _put(self, stack: Stack, sample: Any) -> None:
@@ -239,7 +240,7 @@ class MapFetcher(Fetcher):
             ) from None
 
     def _write_row(self, stack: Stack, job: Job, place: int, index: Any) -> None:
-        self.at = index
+        self._samples.at = index
         if job.seed is not None:
             seed_sample(job.seed, job.batch, place)
         try:
@@ -296,13 +297,13 @@ class IterableFetcher(Fetcher):
     def _fetch_in_rows(self, rows: int, room: Room) -> Any:
         first, samples = self._take(), self._further(rows)
         try:
-            stack = self._dialect.stack(first, rows=rows)
+            stack = self._stack_for(first, rows, None)
         except Irregular:
             return self._collated(self._collate_fn, [first, *samples])
         if stack.nbytes() <= TRUSTED_BYTES or self._full_seen:
             return self._fill_up(stack, first, samples, room)
         gathered = [self._dialect.keep(sample) for sample in chain((first,), samples)]
-        return self._stack_up(iter(gathered), len(gathered), None, room)
+        return self._stack_up(next(each := iter(gathered)), each, len(gathered), None, room)
 
     def _fetch_gathered(self, rows: int) -> Any:
         first = self._take()
@@ -339,10 +340,6 @@ def make_fetcher(dataset: Any, *, iterable: bool, drop_last: bool, **common: Any
 
 def _writes_in_place(dataset: Any) -> bool:
     return callable(getattr(dataset, "__getitem_into__", None))
-
-
-def _no_sample(index: Any) -> RuntimeError:
-    return RuntimeError(f"StopIteration was raised for sample {index!r}; an index must give a sample")
 
 
 def _outline(sample: Any) -> str:

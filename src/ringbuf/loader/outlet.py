@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from ringbuf import frame
 from ringbuf._core import Claim, Ring, copy_into
 from ringbuf.errors import BatchTooLarge, Full
 from ringbuf.frame import FRAME_ROOM
+from ringbuf.loader.collate import Stack
 from ringbuf.loader.failure import Failure
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
@@ -123,19 +123,37 @@ class Draft:
         self._number = number
         self._kind = BATCH
         self._claim: Claim | None = None
-        self._writer: frame.Writer
+        self._writer: frame.Writer | None = None
+        self._stack: Stack | None = None
 
-    def reserve(self, nbytes: int) -> Callable:
-        """Memory for a batch that is built in rows: a slot. Returns a function like numpy.empty."""
-        self._claim = self._outlet.claim(self._number, nbytes)
-        self._writer = frame.Writer(self._claim, pickle=True)
-        return self._empty
+    def lay_out(self, stack: Stack) -> None:
+        """Rows in a slot; at the places that they had in the slot of the last batch, if that was of this stack, too."""
+        self._stack = stack
+        self._claim = claim = self._outlet.claim(self._number, stack.nbytes())
+        if stack.form is not None and stack.form.frame_bytes <= claim.nbytes:
+            stack.place(claim, stack.form.offsets)
+        else:
+            self._writer = frame.Writer(claim, pickle=True)
+            stack.allocate(self._empty)
+
+    def collect(self, stack: Stack) -> Any:
+        """The batch of a stack; or the stack itself, where its batch is the last one but for what is in the rows."""
+        if self._writer is None:
+            if stack.whole:
+                return stack
+            self._writer = frame.Writer(self._claim, pickle=True, form=stack.form)
+        return stack.finish()
 
     def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> None:
-        """Send the batch. Arrays from `reserve` are where they belong, others are copied.
+        """Send the batch. Rows that were laid out are where they belong, other arrays are copied.
 
         passed_over: samples that failed on the way; the report travels along.
         """
+        if self._claim is not None and self._writer is None:
+            if not passed_over.count:
+                self._commit(self._stack.form.write(self._claim))
+                return
+            batch = batch.finish()
         if passed_over.count:
             batch, self._kind = (None if batch is LEFT_OUT else (batch,), tuple(passed_over)), NOTED
         if self._claim is None:
@@ -151,9 +169,13 @@ class Draft:
             nbytes = self._writer.finish(batch)
         except BatchTooLarge:
             self._publish_in_larger_slot(batch)
-        else:
-            self._claim.commit(nbytes)
-            self._claim = None
+            return
+        self._stack.form = self._writer.form
+        self._commit(nbytes)
+
+    def _commit(self, nbytes: int) -> None:
+        self._claim.commit(nbytes)
+        self._claim = None
 
     def _publish_in_larger_slot(self, batch: Any) -> None:
         """The first sample promised less than came. A worker may hold one slot: leave this one, then take another."""
@@ -176,6 +198,8 @@ class Draft:
 
     def __exit__(self, *exc_info: object) -> None:
         self.discard()
+        if self._stack is not None:
+            self._stack.clear()
 
     def _empty(self, shape: tuple, dtype: np.dtype) -> np.ndarray:
         try:

@@ -9,6 +9,7 @@ with torch) is Irregular, and the batch is left to torch's own function, which a
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,113 +18,74 @@ import numpy as np
 import torch
 from torch.utils.data._utils import collate as theirs
 
-from ringbuf._core import RowWriter
-from ringbuf.loader.collate import (
-    ALIGNMENT,
-    PAST_CACHE_BYTES,
-    Empty,
-    Irregular,
-    like_mapping,
-    like_sequence,
-)
+from ringbuf.loader._rows import Fields, Gathered, Items, Numbers, Pile, Rows
+from ringbuf.loader.collate import ALIGNMENT, Irregular, like_mapping, like_sequence
 from ringbuf.tensors import to_array
 
 __all__ = ["TensorStack", "collate_in_memory_of_ones_own"]
 
+ITEMSIZE = 8  # of a number
+OVERHEAD = 16  # of a text in a frame, about
 
-class TensorStack:
+
+class TensorStack(Pile):
     """The rows of one batch while they come in: as loader.collate.Stack, for tensors."""
 
     def __init__(self, first: Any, *, rows: int, indices: Sequence | None = None, in_place: bool = False):
-        del indices  # torch's messages do not name samples
-        self.rows = rows
-        self.filled = 0
         self._in_place = in_place
+        self._functions = dict(theirs.default_collate_fn_map)
         try:
-            self._root = _column(_tensors_only(first, "batch") if in_place else first, container=list)
+            root = _column(_tensors_only(first, "batch") if in_place else first, container=list)
         except _Odd:
             raise Irregular(first) from None
+        super().__init__(root, rows, indices)
 
-    def nbytes(self) -> int:
-        return self._root.nbytes(self.rows)
-
-    def allocate(self, empty: Empty) -> None:
-        self._root.allocate(self.rows, empty)
+    def again(self, first: Any, rows: int, indices: Sequence | None = None) -> bool:
+        return self._functions == theirs.default_collate_fn_map and super().again(first, rows, indices)
 
     def fill(self, samples: Iterable) -> None:
-        add = self._root.add
-        row = self.filled
+        if not self._in_place:
+            super().fill(samples)
+            return
         for sample in samples:
             try:
-                add(row, _tensors_only(sample, "batch") if self._in_place else sample)
-            except Exception:  # to be judged by torch's function, together with all others
-                self._root.forget(row)
-                raise Irregular(sample) from None
-            row += 1
-            self.filled = row
+                tensors = _tensors_only(sample, "batch")
+            except Exception as error:
+                self.refuse(sample, error)
+            super().fill((tensors,))
+
+    def refuse(self, sample: Any, error: Exception) -> None:
+        """To be judged by torch's function, together with all others."""
+        self.root.forget(self.filled)
+        raise Irregular(sample) from None
 
     def row(self, row: int) -> Any:
-        return self._root.row(row)
+        return self.root.row(row)
 
     def finish(self) -> Any:
-        return self._root.finish(self.filled)
+        return self.root.finish(self.filled)
 
     def samples(self) -> list:
-        return [self._root.sample(row) for row in range(self.filled)]
+        return [self.root.sample(row) for row in range(self.filled)]
 
 
 class _Odd(Exception):
     """Not plain."""
 
 
-# ---- columns: nbytes(rows), allocate(rows, empty), add(row, value), forget(row), row(row), sample(row), finish(rows) ---
+# ---- columns: nbytes(rows), row(row), sample(row), finish(rows); whatever is not like the first value is _Odd ----------
 
 
-class _Rows:
-    """Values of one shape and dtype."""
+class _Tensors(Rows):
+    """Tensors of one shape and dtype."""
 
-    def __init__(self, first: Any):
-        self.dtype = first.dtype
+    def __init__(self, first: torch.Tensor):
+        self.torch_dtype = first.dtype
         array = self._array(first)
-        self.shape = array.shape
-        self.array_dtype = array.dtype
-        self.out: np.ndarray
-        self.writer: RowWriter | None = None
+        super().__init__(torch.Tensor, array.dtype, array.shape, first)
 
-    def _array(self, value: Any) -> np.ndarray:
-        """The bytes of a value as an array; _Odd where they do not say all."""
-        raise NotImplementedError
-
-    def nbytes(self, rows: int) -> int:
-        size = self.array_dtype.itemsize * rows
-        for length in self.shape:
-            size *= length
-        return size + -size % ALIGNMENT
-
-    def allocate(self, rows: int, empty: Empty) -> None:
-        self.out = empty((rows, *self.shape), self.array_dtype)
-        if self.out.nbytes:
-            self.writer = RowWriter(self.out, rows, streaming=self.out.nbytes >= PAST_CACHE_BYTES)
-
-    def _write(self, row: int, array: np.ndarray) -> None:
-        if self.writer is None or not self.writer.write(row, array):
-            self.out[row] = array
-
-    def forget(self, row: int) -> None:
-        pass
-
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array)
-
-    def row(self, row: int) -> torch.Tensor:
-        return self._tensor(self.out[row, ...])
-
-    def finish(self, rows: int) -> torch.Tensor:
-        return self._tensor(self.out[:rows])
-
-
-class _Tensors(_Rows):
     def _array(self, value: torch.Tensor) -> np.ndarray:
+        """The bytes of a value as an array; _Odd where they do not say all."""
         if value.requires_grad:
             raise _Odd
         try:
@@ -133,99 +95,119 @@ class _Tensors(_Rows):
         except RuntimeError:
             raise _Odd from None
 
-    def add(self, row: int, value: torch.Tensor) -> None:
-        if type(value) is not torch.Tensor or value.dtype is not self.dtype or value.shape != self.shape:
+    def nbytes(self, rows: int) -> int:
+        return _room(self, rows)
+
+    def unlike(self, row: int, value: Any) -> None:
+        if type(value) is not torch.Tensor or value.dtype is not self.torch_dtype or value.shape != self.shape:
             raise _Odd
         plain = value.is_cpu and not (value.requires_grad or value.is_neg() or value.is_conj())
         # An array of it would cost more than its bytes, where they are few. At no address at all are those whose
         # storage is gone or was never there.
-        if plain and self.writer is not None and value.is_contiguous() and (address := value.data_ptr()):
-            self.writer.write_from(row, address)
+        if plain and value.is_contiguous() and (address := value.data_ptr()):
+            self.put_from(row, address)
         else:
-            self._write(row, self._array(value))
+            self.put(row, self._array(value))
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         tensor = torch.from_numpy(array)
-        return tensor if tensor.dtype is self.dtype else tensor.view(self.dtype)
+        return tensor if tensor.dtype is self.torch_dtype else tensor.view(self.torch_dtype)
+
+    def row(self, row: int) -> torch.Tensor:
+        return self._tensor(self.out[row, ...])
 
     def sample(self, row: int) -> torch.Tensor:
         return self._tensor(self.out[row, ...].copy())
 
+    def finish(self, rows: int) -> torch.Tensor:
+        return self._tensor(self.out[:rows])
 
-class _Arrays(_Rows):
-    def _array(self, value: np.ndarray) -> np.ndarray:
-        if not _known_to_torch(value.dtype) or min(value.strides, default=0) < 0:
-            raise _Odd
-        return value
 
-    def add(self, row: int, value: np.ndarray) -> None:
+class _Arrays(Rows):
+    """numpy's arrays of one shape and dtype."""
+
+    def __init__(self, first: np.ndarray):
+        _check_for_torch(first)
+        super().__init__(np.ndarray, first.dtype, first.shape)
+
+    def nbytes(self, rows: int) -> int:
+        return _room(self, rows)
+
+    def unlike(self, row: int, value: Any) -> None:
         if type(value) is not np.ndarray or value.dtype != self.dtype or value.shape != self.shape:
             raise _Odd
-        if self.writer is None or not self.writer.write(row, value):
-            self.out[row] = self._array(value)
+        if not value.flags.c_contiguous:
+            _check_for_torch(value)
+        self.put(row, value)
 
     def sample(self, row: int) -> np.ndarray:
         return self.out[row, ...].copy()
 
+    def finish(self, rows: int) -> torch.Tensor:
+        return torch.from_numpy(self.out[:rows])
 
-class _Gathered:
-    """Numbers and text: small, and torch's function for their type takes them all at once."""
 
-    OVERHEAD = 16
+class _Scalars(Rows):
+    """numpy's scalars of one type."""
+
+    def __init__(self, first: np.generic):
+        super().__init__(type(first), first.dtype, ())
+
+    def nbytes(self, rows: int) -> int:
+        return _room(self, rows)
+
+    def unlike(self, row: int, value: Any) -> None:
+        raise _Odd
+
+    def sample(self, row: int) -> np.generic:
+        return self.out[row]
+
+    def finish(self, rows: int) -> torch.Tensor:
+        return torch.from_numpy(self.out[:rows])
+
+
+class _Numbers(Numbers):
+    """Python numbers."""
+
+    def __init__(self, first: float, function: Callable, container: type):
+        super().__init__(first)
+        self.function, self.container = function, container
+
+    def nbytes(self, rows: int) -> int:
+        return rows * ITEMSIZE + ALIGNMENT
+
+    def sample(self, row: int) -> Any:
+        return self.value(row)
+
+    def finish(self, rows: int) -> torch.Tensor:
+        if self.values is None:
+            return torch.from_numpy(self.out[:rows])
+        return _together(self, self.values[:rows])
+
+
+class _Others(Gathered):
+    """Text: small, and torch's function takes it all at once."""
 
     def __init__(self, first: Any, function: Callable, container: type):
+        super().__init__()
         self.function, self.container = function, container
-        self.size = self.OVERHEAD + (len(first) if isinstance(first, (str, bytes)) else 0)
-        self.values: list = []
+        self.size = OVERHEAD + (len(first) if isinstance(first, (str, bytes)) else 0)
 
     def nbytes(self, rows: int) -> int:
         return rows * self.size + ALIGNMENT
-
-    def allocate(self, rows: int, empty: Empty) -> None:
-        del rows, empty
-
-    def add(self, row: int, value: Any) -> None:
-        del row
-        self.values.append(value)
-
-    def forget(self, row: int) -> None:
-        del self.values[row:]
 
     def sample(self, row: int) -> Any:
         return self.values[row]
 
     def finish(self, rows: int) -> Any:
-        values = self.values[:rows]
-        if self.container is tuple:
-            values = tuple(values)
-        return self.function(values, collate_fn_map=theirs.default_collate_fn_map)
+        return _together(self, self.values[:rows])
 
 
-class _Nested:
-    children: list[tuple[Any, Any]]
-
-    def nbytes(self, rows: int) -> int:
-        return sum(child.nbytes(rows) for _, child in self.children)
-
-    def allocate(self, rows: int, empty: Empty) -> None:
-        for _, child in self.children:
-            child.allocate(rows, empty)
-
-    def forget(self, row: int) -> None:
-        for _, child in self.children:
-            child.forget(row)
-
-
-class _Fields(_Nested):
+class _Fields(Fields):
     """Mappings; the first one's keys decide."""
 
     def __init__(self, first: Mapping):
-        self.first = first
-        self.children = [(key, _column(first[key], container=list)) for key in first]
-
-    def add(self, row: int, value: Mapping) -> None:
-        for key, child in self.children:
-            child.add(row, value[key])
+        super().__init__(first, [(key, _column(first[key], container=list)) for key in first])
 
     def row(self, row: int) -> Any:
         return MappingProxyType({key: child.row(row) for key, child in self.children})
@@ -237,18 +219,14 @@ class _Fields(_Nested):
         return like_mapping(self.first, {key: child.finish(rows) for key, child in self.children})
 
 
-class _Items(_Nested):
+class _Items(Items):
     """Sequences of one length."""
 
     def __init__(self, first: Sequence):
-        self.first = first
-        self.children = [(place, _column(value, container=tuple)) for place, value in enumerate(first)]
+        super().__init__(first, [(place, _column(value, container=tuple)) for place, value in enumerate(first)])
 
-    def add(self, row: int, value: Sequence) -> None:
-        if len(value) != len(self.children):
-            raise _Odd
-        for (_, child), part in zip(self.children, value, strict=True):
-            child.add(row, part)
+    def unequal(self, length: int) -> None:
+        raise _Odd
 
     def row(self, row: int) -> Any:
         parts = [child.row(row) for _, child in self.children]
@@ -262,6 +240,18 @@ class _Items(_Nested):
 
     def finish(self, rows: int) -> Any:
         return like_sequence(self.first, [child.finish(rows) for _, child in self.children])
+
+
+def _room(column: Rows, rows: int) -> int:
+    size = math.prod(column.shape) * column.dtype.itemsize * rows
+    return size + -size % ALIGNMENT
+
+
+def _together(column: _Numbers | _Others, values: list) -> Any:
+    """Values as torch's function for their type makes a batch of them."""
+    if column.container is tuple:
+        values = tuple(values)
+    return column.function(values, collate_fn_map=theirs.default_collate_fn_map)
 
 
 def _column(first: Any, *, container: type) -> Any:
@@ -278,8 +268,12 @@ def _column(first: Any, *, container: type) -> Any:
         if type(first) is not np.ndarray:
             raise _Odd
         return _Arrays(first)
+    if function in _TAKE_NUMBERS:
+        return _Numbers(first, function, container)
+    if function is theirs.collate_numpy_scalar_fn and _alike_in_torch(type(first)):
+        return _Scalars(first)
     if function in _TAKE_ALL_AT_ONCE:
-        return _Gathered(first, function, container)
+        return _Others(first, function, container)
     if function is not None:
         raise _Odd  # somebody's own
     if isinstance(first, Mapping):
@@ -289,12 +283,8 @@ def _column(first: Any, *, container: type) -> Any:
     raise _Odd
 
 
-_TAKE_ALL_AT_ONCE = (
-    theirs.collate_numpy_scalar_fn,
-    theirs.collate_float_fn,
-    theirs.collate_int_fn,
-    theirs.collate_str_fn,
-)
+_TAKE_NUMBERS = (theirs.collate_float_fn, theirs.collate_int_fn)
+_TAKE_ALL_AT_ONCE = (theirs.collate_numpy_scalar_fn, theirs.collate_str_fn)
 
 
 def _function_for(value: Any) -> Callable | None:
@@ -313,6 +303,12 @@ def _bits(value: torch.Tensor) -> np.ndarray:
         raise _Odd from None
 
 
+def _check_for_torch(array: np.ndarray) -> None:
+    """_Odd for what torch would not take."""
+    if not _known_to_torch(array.dtype) or min(array.strides, default=0) < 0:
+        raise _Odd
+
+
 @functools.lru_cache(maxsize=64)
 def _known_to_torch(dtype: np.dtype) -> bool:
     try:
@@ -320,6 +316,18 @@ def _known_to_torch(dtype: np.dtype) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+@functools.lru_cache(maxsize=64)
+def _alike_in_torch(kind: type) -> bool:
+    """Whether torch makes of a list of such scalars what it makes of an array of them."""
+    dtype = np.dtype(kind)
+    if dtype.type is not kind or dtype.kind not in "biufc":
+        return False
+    try:
+        return torch.as_tensor([kind(1)]).dtype is torch.from_numpy(np.empty(0, dtype)).dtype
+    except TypeError:
+        return False
 
 
 def _tensors_only(sample: Any, path: str) -> Any:
