@@ -36,7 +36,7 @@ PYTHON_ROWS = [
     ["_messages"],
     ["buffer", "loader._rows"],
     ["loader.sampler", "loader.dataset", "loader.collate", "loader.rings"],
-    ["loader.seeding", "loader.source", "loader._course", "loader.substitute", "loader.advice"],
+    ["loader.seeding", "loader.source", "loader._course", "loader.substitute", "loader.advice", "loader.outset"],
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader._samples", "loader.spec", "loader.post"],
     ["loader.fetch"],

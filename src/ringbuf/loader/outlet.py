@@ -64,6 +64,12 @@ class Outlet:
             raise
         return claim
 
+    def news(self) -> Callable[[], bool]:
+        """A function that tells whether anybody has answered since this call."""
+        ring = self._ring
+        before = ring.stats()["published"]
+        return lambda: ring.stats()["published"] != before
+
     def end(self, number: int, passed_over: PassedOver) -> None:
         fill(self._claim(number, END), passed_over.encode(FIRST_PAGE_BYTES))
 

@@ -21,6 +21,7 @@ from ringbuf.loader.failure import Failure
 from ringbuf.loader.fetch import Exhausted, Fetcher, PrivateRoom, make_fetcher
 from ringbuf.loader.logbook import Log
 from ringbuf.loader.outlet import Draft, Outlet, Refused, Stranded
+from ringbuf.loader.outset import let_others_go_ahead
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.post import Post, Stopped
 from ringbuf.loader.seeding import seed_worker
@@ -135,6 +136,7 @@ class _Worker:
         """Do one task."""
         self._outlet.follow(order.generation)
         if order.epoch != self._epoch:
+            let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
             self._start_over(order)
         if self._broken is not None:
             self._outlet.fail(order.number, self._broken)
