@@ -1,4 +1,5 @@
-"""One run of one peer, in this process: `python -m benchmarks.py.measure PEER WORKLOAD-AS-JSON`. Writes one line of JSON."""
+"""One run of one peer, in this process: `python -m benchmarks.py.measure PEER WORKLOAD-AS-JSON`. Writes one line of JSON,
+which is {"skipped": why} where the peer cannot be imported."""
 
 from __future__ import annotations
 
@@ -107,6 +108,11 @@ def command(peer: str, workload: Workload) -> list[str]:
 def main(peer: str, workload: str) -> None:
     warnings.filterwarnings("ignore", message=".*workers", category=UserWarning)  # more of them than cores
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+    try:
+        NAMES[peer].load()
+    except ImportError as error:
+        print(json.dumps({"skipped": str(error)}))
+        return
     print(json.dumps(measure(peer, Workload(**json.loads(workload)))))
 
 

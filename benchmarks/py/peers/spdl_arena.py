@@ -1,5 +1,6 @@
 """SPDL's iterate_in_subprocess with its pool of shared segments, one process for each worker, taken from in turn."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,18 +32,19 @@ class Share:
 @contextmanager
 def open(workload: Workload) -> Iterator[Any]:
     dataset = workload.dataset()
-    yield Merged(
-        [
-            iterate_in_subprocess(
-                partial(Share, dataset, workload, w),
-                buffer_size=workload.prefetch,
-                mp_context="fork",
-                daemon=True,
-                arena=SharedMemorySegmentPool(dataset.batch_bytes() + 4096, workload.prefetch + 1),
-            )
-            for w in range(workload.workers)
-        ]
-    )
+    shares = [
+        iterate_in_subprocess(
+            partial(Share, dataset, workload, w),
+            buffer_size=workload.prefetch,
+            mp_context="fork",
+            daemon=True,
+            arena=SharedMemorySegmentPool(dataset.batch_bytes() + 4096, workload.prefetch + 1),
+        )
+        for w in range(workload.workers)
+    ]
+    yield Merged(shares)
+    shares.clear()  # a process ends when nobody can ask it for batches any more
+    gc.collect()
 
 
 class Merged:
