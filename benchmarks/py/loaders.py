@@ -60,5 +60,6 @@ def _run(cell: Cell, peer: str, result: dict[str, Any], moment: str, *, watch: b
         entry["runs"].append(run)
         described = result["cells"][cell.key]["workload"]
         rate = batch_rate(run, described)
-        said = f"{rate * described['batch_bytes'] / 1e9:6.2f} GB/s {rate:9,.1f} batches/s, first after {FIGURES['first'](run) * 1e3:.0f} ms"
+        first_ms = 1e3 * FIGURES["first"](run)
+        said = f"{rate * described['batch_bytes'] / 1e9:6.2f} GB/s {rate:9,.1f} batches/s, first after {first_ms:.0f} ms"
     print(f"{moment}: {whose:32} {said}", flush=True)

@@ -216,7 +216,8 @@ class Jpeg(Samples):
         left, top = (int(random.uniform(0, room - side)) for room in picture.size)
         crop = picture.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + side, top + side))
         pixels = np.asarray(crop, np.float32)[:, :: -1 if random.random() < 0.5 else 1]
-        return np.ascontiguousarray(((pixels / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)).transpose(2, 0, 1), np.float32)
+        normal = (pixels / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+        return np.ascontiguousarray(normal.transpose(2, 0, 1), np.float32)
 
 
 @cache
