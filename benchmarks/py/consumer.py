@@ -37,7 +37,7 @@ def read(touch: str, array: np.ndarray) -> int:
 class Consumer:
     def __init__(self, workload: Workload):
         self._touch = workload.touch
-        self._every = workload.looked_at
+        self._every = workload.kind.LOOKED_AT
         self._workload = workload
         self._taken: list[tuple[int, bytes, bytes, tuple[int, ...], Any, int | None]] = []
         self._arrived = 0
@@ -52,27 +52,27 @@ class Consumer:
         arrays = fields(batch)
         total = None if self._touch == "nothing" else read(self._touch, arrays[0])
         if looked_at:
-            rest = b"".join(array.tobytes() for array in arrays[1:])
             array = arrays[0]
-            self._taken.append((number, corners(array, array), rest, array.shape, array.dtype, total))
+            counts = b"".join(array.tobytes() for array in arrays[1:])
+            self._taken.append((number, corners(array, array), counts, array.shape, array.dtype, total))
 
     def finish(self, dataset: Samples) -> None:
         """Compare what was taken down with the dataset, and be ready for another epoch. ValueError says what was wrong."""
         if self._arrived != self._workload.batches:
             raise ValueError(f"{self._workload.batches} batches were due, {self._arrived} arrived")
-        for number, seen, rest, shape, dtype, total in self._taken:
-            samples = dataset.batch(number)
-            want = dataset.collate(samples) if dataset.collate_fn or number % SUMMED_AGAIN == 0 else None
-            same_form = want is None or (shape, dtype) == (want[0].shape, want[0].dtype)
-            if not same_form:
-                raise ValueError(f"batch {number} should be {want[0].dtype} {want[0].shape}, got {dtype} {shape}")
-            arrays = [sample[0] if dataset.LABELS else sample for sample in (samples[0], samples[-1])]
-            if seen != corners(*map(np.asarray, arrays)):
+        for number, seen, counts, shape, dtype, total in self._taken:
+            if (shape, dtype) != (dataset.batch_shape(number), np.dtype(dataset.DTYPE)):
+                raise ValueError(
+                    f"batch {number} should be {np.dtype(dataset.DTYPE)} {dataset.batch_shape(number)}, got {dtype} {shape}"
+                )
+            if seen != corners(*dataset.ends(number)):
                 raise ValueError(f"batch {number} does not begin and end with the dataset's samples")
-            if want is not None and rest != b"".join(array.tobytes() for array in want[1:]):
+            if counts != (dataset.counts(number).tobytes() if dataset.COUNTED else b""):
                 raise ValueError(f"batch {number} has other labels or lengths than the dataset")
-            if want is not None and total is not None and total != read(self._touch, want[0]):
-                raise ValueError(f"batch {number} adds up to {total}, the dataset's to {read(self._touch, want[0])}")
+            if total is not None and number % SUMMED_AGAIN == 0:
+                want = read(self._touch, dataset.collate(dataset.batch(number))[0])
+                if total != want:
+                    raise ValueError(f"batch {number} adds up to {total}, the dataset's to {want}")
         self._taken.clear()
         self._arrived = 0
 

@@ -45,3 +45,9 @@ def paired(ours: list[float], theirs: list[float]) -> dict[str, float] | None:
     """The spread of the ratios of runs from the same rounds; None where there are none."""
     ratios = [one / other for one, other in zip(ours, theirs)]
     return spread(ratios) if ratios else None
+
+
+def digits(number: float) -> str:
+    """Three of them, or all that stand before the point."""
+    size = abs(number)
+    return f"{number:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"

@@ -18,23 +18,23 @@ def take_turns(cells: list[Cell], rounds: int) -> dict[str, Any]:
     """
     result: dict[str, Any] = {"cells": {}, "skipped": {}, "failures": {}, "versions": {}}
     for cell in cells:
-        workload = cell.workload.plain() | {"batch_bytes": cell.workload.kind.batch_bytes(), "unsteady": cell.workload.unsteady}
+        workload = cell.workload.plain() | {"batch_bytes": cell.workload.batch_bytes, "unsteady": cell.workload.unsteady}
         result["cells"][cell.key] = {"workload": workload, "peers": {}}
     for number in range(rounds):
         for cell in cells:
             first = number % len(cell.peers)  # whoever follows a greedy peer should not always be the same
             for peer in cell.peers[first:] + cell.peers[:first]:
-                _run(cell, peer, result, f"round {number + 1} of {rounds}")
+                _run(cell, peer, result, f"round {number + 1} of {rounds}", compared=number == 0)
     for cell in cells:
         if cell.watched:
             for peer in cell.peers:
-                _run(cell, peer, result, "memory", watch=True)
+                _run(cell, peer, result, "memory", compared=False, watch=True)
         order = result["cells"][cell.key]["peers"]
         result["cells"][cell.key]["peers"] = {peer: order[peer] for peer in cell.peers if order.get(peer, {}).get("runs")}
     return result
 
 
-def _run(cell: Cell, peer: str, result: dict[str, Any], moment: str, *, watch: bool = False) -> None:
+def _run(cell: Cell, peer: str, result: dict[str, Any], moment: str, *, compared: bool, watch: bool = False) -> None:
     """Run a peer once and put what came out into the result."""
     whose = f"{cell.key}, {peer}"
     if peer in result["skipped"] or whose in result["failures"]:
@@ -42,9 +42,10 @@ def _run(cell: Cell, peer: str, result: dict[str, Any], moment: str, *, watch: b
     workload = cell.workload
     entry = result["cells"][cell.key]["peers"].setdefault(peer, {"runs": []})
     try:
-        run = in_fresh_process(command(peer, workload), watch=watch)
+        run = in_fresh_process(command(peer, workload, compared=compared), watch=watch)
     except RuntimeError as error:
         result["failures"][whose] = str(error)
+        entry["runs"].clear()  # what did arrive before may be as wrong
         print(f"{moment}: {whose} failed: {error}", flush=True)
         return
     if "skipped" in run:

@@ -1,4 +1,4 @@
-"""One run of one peer, in this process: `python -m benchmarks.py.measure PEER WORKLOAD-AS-JSON`. Writes one line of JSON,
+"""One run of one peer, in this process: `python -m benchmarks.py.measure PEER JSON [compare]`. Writes one line of JSON,
 which is {"skipped": why} where the peer cannot be imported."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from benchmarks.py.usage import pss_bytes
 from benchmarks.py.workloads import Workload
 
 
-def measure(name: str, workload: Workload) -> dict[str, Any]:
-    """Run the epochs and say how long their parts took; then compare some batches whole, while no time runs.
+def measure(name: str, workload: Workload, *, compared: bool = True) -> dict[str, Any]:
+    """Run the epochs and say how long their parts took; then, if wanted, compare some batches whole, while no time runs.
 
     epochs: see `_epoch`. The first includes the start of the workers; a peer that can keep them does so for the others.
     workers_cpu_s: processor time of the workers, all epochs together, from their start to their end.
@@ -41,7 +41,8 @@ def measure(name: str, workload: Workload) -> dict[str, Any]:
             consumer.finish(dataset)
             faults = _faults(resource.RUSAGE_SELF) - faults_so_far
     workers = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _check(module, peer, workload)
+    if compared:
+        _compare(module, peer, workload)
     return {
         "label": peer.label or module.LABEL,
         "versions": module.versions(),
@@ -87,25 +88,27 @@ def _faults(whose: int) -> int:
     return resource.getrusage(whose).ru_minflt
 
 
-def _check(module: ModuleType, peer: Peer, workload: Workload) -> None:
-    """Compare every byte of the first batches of one more epoch, with slots used several times."""
+def _compare(module: ModuleType, peer: Peer, workload: Workload) -> None:
+    """Compare every byte of batches of one more epoch, short, but with slots used several times."""
     few = replace(workload, batches=min(workload.batches, 2 * workload.workers * workload.prefetch + 3), epochs=1)
     dataset = few.dataset()
     arrived = 0
     with module.open(few, **peer.options) as batches:
         for batch in batches:
-            compare(arrived, batch, dataset)
+            if arrived % few.kind.COMPARED == 0:
+                compare(arrived, batch, dataset)
             arrived += 1
     if arrived != few.batches:
         raise ValueError(f"{few.batches} batches were due, {arrived} arrived")
 
 
-def command(peer: str, workload: Workload) -> list[str]:
+def command(peer: str, workload: Workload, *, compared: bool = True) -> list[str]:
     """The command line that makes a fresh interpreter do it."""
-    return [sys.executable, "-m", "benchmarks.py.measure", peer, json.dumps(workload.plain())]
+    compare = ["compare"] if compared else []
+    return [sys.executable, "-m", "benchmarks.py.measure", peer, json.dumps(workload.plain()), *compare]
 
 
-def main(peer: str, workload: str) -> None:
+def main(peer: str, workload: str, *rest: str) -> None:
     warnings.filterwarnings("ignore", message=".*workers", category=UserWarning)  # more of them than cores
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     try:
@@ -113,7 +116,7 @@ def main(peer: str, workload: str) -> None:
     except ImportError as error:
         print(json.dumps({"skipped": str(error)}))
         return
-    print(json.dumps(measure(peer, Workload(**json.loads(workload)))))
+    print(json.dumps(measure(peer, Workload(**json.loads(workload)), compared="compare" in rest)))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ def _produce(channel: Any, messages: list[bytes], go: Any) -> None:
 
 def _check(got: list[bytes], producers: int, count: int) -> None:
     """Each producer's messages in their order, whatever the order between producers."""
+    if len(got) != producers * count:
+        raise ValueError(f"{producers * count} messages were due, {len(got)} arrived")
     expected = [iter(numbered(k, count)) for k in range(producers)]
     for place, message in enumerate(got):
         producer = int.from_bytes(message[4:8], "little")

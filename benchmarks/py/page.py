@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.py import plots, reach
-from benchmarks.py.figures import paired, spread, values
+from benchmarks.py.figures import digits, paired, spread, values
 
 HEAD = """# Benchmarks
 
@@ -168,9 +168,9 @@ def _row(cell: dict[str, Any], name: str) -> list[str]:
         row.append(f"{ratio['median']:.2f}" if ratio else "")
     row += ["", ""] if fewer else [_ranged(values(cell, name, figure)) for figure in ("cold", "later")]
     row.append(_ranged([1e3 * seconds for seconds in values(cell, name, "first")]))
-    row += [_digits(1e6 * median(values(cell, name, figure))) for figure in ("cpu", "workers_cpu")]
-    row += [_digits(median(values(cell, name, figure))) for figure in ("faults", "workers_faults")]
-    row.append(_digits(values(cell, name, "pss")[0] / 1e6) if "memory" in entry else "")
+    row += [digits(1e6 * median(values(cell, name, figure))) for figure in ("cpu", "workers_cpu")]
+    row += [digits(median(values(cell, name, figure))) for figure in ("faults", "workers_faults")]
+    row.append(digits(values(cell, name, "pss")[0] / 1e6) if "memory" in entry else "")
     return row
 
 
@@ -201,7 +201,7 @@ def _scaling(curves: dict[str, Any], drawn: dict[str, str]) -> list[str]:
     lines = ["## Scaling", "", text, *_picture(drawn, "scaling", "Cost by batches, workers and slots")]
     for name in ("workers", "slots"):
         if curves.get(name):
-            lines += _table(curves[name][0], ([_digits(value) for value in point.values()] for point in curves[name]))
+            lines += _table(curves[name][0], ([digits(value) for value in point.values()] for point in curves[name]))
     return lines
 
 
@@ -248,10 +248,5 @@ def _ranged(numbers: list[float]) -> str:
 
 
 def _range(figures: dict[str, float]) -> str:
-    return f"{_digits(figures['median'])} ({_digits(figures['min'])} - {_digits(figures['max'])})"
+    return f"{digits(figures['median'])} ({digits(figures['min'])} - {digits(figures['max'])})"
 
-
-def _digits(number: float) -> str:
-    """Three of them, or all that stand before the point."""
-    size = abs(number)
-    return f"{number:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"

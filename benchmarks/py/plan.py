@@ -64,7 +64,7 @@ def full() -> list[Cell]:
 
 def tiny(cells: list[Cell]) -> list[Cell]:
     """The same cells with hardly any batches: shows that it runs, measures nothing."""
-    return [replace(cell, workload=replace(cell.workload, workers=2, batches=9, epochs=2)) for cell in cells]
+    return [replace(cell, workload=replace(cell.workload, workers=2, batches=9, epochs=2, tiny=True)) for cell in cells]
 
 
 def able(peers: Collection[str], workload: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 
 from benchmarks.py import reach
-from benchmarks.py.figures import spread, values
+from benchmarks.py.figures import digits, spread, values
 
 OURS, OTHER, CEILING = "#D55E00", "#56B4E9", "#B8B8B8"
 INK = "#333333"
@@ -107,7 +107,7 @@ def _bars(bars: list[tuple[str, str, dict[str, float]]], title: str, unit: str) 
     for place, (_, colour, figures) in enumerate(bars):
         axes.barh(place, figures["median"], color=colour, height=0.72)
         axes.hlines(place, figures["min"], figures["max"], color=INK, linewidth=1)
-        axes.text(figures["max"] + 0.012 * longest, place, f"{figures['median']:.3g}", va="center")
+        axes.text(figures["max"] + 0.012 * longest, place, digits(figures["median"]), va="center")
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 1.1 * longest)
@@ -126,22 +126,23 @@ def _reach(rows: list[dict[str, Any]]) -> Any:
         colour = MET if row["met"] else NOT_MET
         axes.hlines(place, reached[0], reached[2], color=colour, linewidth=1.5)
         axes.plot(reached[1], place, "o" if row["met"] else "X", color=colour, markersize=6)
-        text = f"{row['median']:.3g} ({row['goal']})"
-        axes.annotate(text, (reached[2], place), (6, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+        text = f"{digits(row['median'])} ({row['goal']})"
+        where = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+        axes.annotate(text, (reached[2], place), (7, 0), **where, bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5})
+    axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     names = [f"{row['what']} / {row['theirs']}" for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), names, fontsize=8)
     axes.tick_params(axis="y", length=0)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}" if x >= 1 else f"1/{1 / x:g}")
     axes.margins(x=0.16, y=0.02)
     axes.set_xlabel("times the goal (right of the line: met); median, line from least to largest")
-    axes.set_title("Aims: the ratio measured, and the goal in brackets")
+    axes.set_title("The ratio measured, and the goal")
     marks = [
         Line2D([], [], marker=mark, color=colour, linestyle="", label=label)
         for mark, colour, label in (("o", MET, "met"), ("X", NOT_MET, "not met"))
     ]
-    figure.legend(handles=marks, loc="upper right", ncols=2)
+    axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderpad=0, handletextpad=0)
     return figure
 
 
@@ -153,7 +154,7 @@ def _scaling(curves: dict[str, list[dict[str, float]]]) -> Any:
             y = [point["us"] for point in points]
             axes.plot([n / 1e3 for n in x], y, color=OURS)
             axes.axhline(median(y), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-            axes.annotate(f"median {median(y):.3g}", (x[-1] / 1e3, median(y)), (0, 5), textcoords="offset points", ha="right")
+            axes.annotate(f"median {digits(median(y))}", (x[-1] / 1e3, median(y)), (0, 5), textcoords="offset points", ha="right")
             axes.set_xlabel("thousand batches delivered")
             axes.set_title("µs for a batch of 8 KB")
         elif name == "workers":
@@ -170,6 +171,6 @@ def _scaling(curves: dict[str, list[dict[str, float]]]) -> Any:
             axes.set_xscale("log", base=2)
             axes.set_xticks(x, [f"{n:g}" for n in x], rotation=45 if len(x) > 7 else 0, fontsize=8)
             axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.15 * axes.dataLim.y1)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     return figure

@@ -24,14 +24,14 @@ def in_fresh_process(command: Sequence[str], *, watch: bool = False) -> Any:
     watch: look at its memory and that of its children all the while, and put the peak into the JSON as `peak_pss_bytes`.
     Looking takes time from it.
     """
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with _watched(process.pid) if watch else contextlib.nullcontext() as peak:
-        try:
-            output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise RuntimeError(f"no result within {RUN_TIMEOUT_S} s") from None
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with _watched(process.pid) if watch else contextlib.nullcontext() as peak:
+            try:
+                output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"no result within {RUN_TIMEOUT_S} s") from None
+            finally:
+                process.kill()  # nothing, unless we leave early
     if process.returncode:
         last = errors.strip().rpartition("\n")[2]
         raise RuntimeError(f"exit code {process.returncode}: {last}")

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 TOUCHES = ("nothing", "page", "all")
-SPARSE = 64  # of batches this small or smaller in kilobytes, one in so many is looked at: looking costs as much as they do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +30,8 @@ class Workload:
     epochs: int = 3
     prefetch: int = 2
     """Batches that each worker may be ahead."""
+    tiny: bool = False
+    """Whether samples are of a few values only: to see that it runs."""
 
     @property
     def kind(self) -> type[Samples]:
@@ -46,15 +47,21 @@ class Workload:
         return min(self.batches // 2, 2 * (self.workers * self.prefetch + 2))
 
     @property
-    def looked_at(self) -> int:
-        """Every so many batches one is checked while time runs."""
-        return SPARSE if self.kind.batch_bytes() <= SPARSE * 1024 else 1
+    def shape(self) -> tuple[int, ...]:
+        """Of a sample."""
+        return self.kind.TINY if self.tiny else self.kind.SHAPE
+
+    @property
+    def batch_bytes(self) -> int:
+        """Room that a batch needs, at most."""
+        each = int(np.prod(self.shape)) * np.dtype(self.kind.DTYPE).itemsize
+        return self.batch_size * (each + (8 if self.kind.COUNTED else 0))
 
     def shortened(self, factor: int) -> Workload:
         return replace(self, batches=max(self.batches // factor, 4 * self.workers))
 
     def dataset(self, form: Callable[[np.ndarray], Any] = np.asarray) -> Samples:
-        return self.kind(self.batches * self.batch_size, form)
+        return self.kind(self, form)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,15 +74,24 @@ class Samples:
     """A map-style dataset of arrays of one shape; with LABELS, sample i is (array, i)."""
 
     SHAPE: ClassVar[tuple[int, ...]]
+    TINY: ClassVar[tuple[int, ...]] = (8, 8, 3)
     DTYPE: ClassVar[Any] = np.float32
     BATCH_SIZE: ClassVar[int] = 32
     LABELS: ClassVar[bool] = False
+    COUNTED: ClassVar[bool] = False
+    """Whether each sample has an int64 in the batch besides: its label or its length."""
+    LOOKED_AT: ClassVar[int] = 1
+    """Every so many batches one is checked while time runs."""
+    COMPARED: ClassVar[int] = 1
+    """Every so many batches one is compared whole, when no time runs."""
     collate_fn: Callable[[Sequence[Any]], Any] | None = None
     """What a user would have to give a loader; None where samples are only stacked."""
 
-    def __init__(self, length: int, form: Callable[[np.ndarray], Any] = np.asarray):
-        self._length = length
+    def __init__(self, workload: Workload, form: Callable[[np.ndarray], Any] = np.asarray):
+        self._length = workload.batches * workload.batch_size
         self._form = form
+        self.shape = workload.shape
+        self.batch_bytes = workload.batch_bytes
 
     def __len__(self) -> int:
         return self._length
@@ -87,20 +103,28 @@ class Samples:
     def make(self, index: int) -> np.ndarray:
         raise NotImplementedError
 
-    @classmethod
-    def batch_bytes(cls) -> int:
-        """Room that a batch needs, at most."""
-        each = int(np.prod(cls.SHAPE)) * np.dtype(cls.DTYPE).itemsize
-        return cls.BATCH_SIZE * (each + (8 if cls.LABELS else 0))
-
     def batch(self, number: int) -> list[Any]:
         """The samples of batch `number`."""
         first = number * self.BATCH_SIZE
         return [self[index] for index in range(first, first + self.BATCH_SIZE)]
 
+    def batch_shape(self, number: int) -> tuple[int, ...]:
+        """Of the array of batch `number`."""
+        return self.BATCH_SIZE, *self.shape
+
+    def ends(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last array of batch `number`."""
+        first = number * self.BATCH_SIZE
+        return np.asarray(self.make(first)), np.asarray(self.make(first + self.BATCH_SIZE - 1))
+
+    def counts(self, number: int) -> np.ndarray:
+        """Its int64 values, of a dataset that is COUNTED: labels, here."""
+        first = number * self.BATCH_SIZE
+        return np.arange(first, first + self.BATCH_SIZE)
+
     def collate(self, samples: Sequence[Any]) -> Fields:
         """A batch in memory of its own."""
-        memory = np.empty(self.batch_bytes(), np.uint8)
+        memory = np.empty(self.batch_bytes, np.uint8)
         self.write(samples, memory)
         return self.view(memory)
 
@@ -111,12 +135,12 @@ class Samples:
             fields[1][:] = [label for _, label in samples]
             samples = [array for array, _ in samples]
         np.stack(samples, out=fields[0])
-        return self.batch_bytes()
+        return self.batch_bytes
 
     def view(self, memory: np.ndarray) -> Fields:
         """The fields of the batch that `write` made in `memory`."""
         labels = self.BATCH_SIZE * 8 if self.LABELS else 0
-        arrays = memory[labels : self.batch_bytes()].view(self.DTYPE).reshape(self.BATCH_SIZE, *self.SHAPE)
+        arrays = memory[labels : self.batch_bytes].view(self.DTYPE).reshape(self.BATCH_SIZE, *self.shape)
         return (arrays, memory[:labels].view(np.int64)) if self.LABELS else (arrays,)
 
 
@@ -125,13 +149,13 @@ class Pool(Samples):
 
     COUNT: ClassVar[int]
 
-    def __init__(self, length: int, form: Callable[[np.ndarray], Any] = np.asarray):
-        super().__init__(length, form)
-        self._pool = [form(array) for array in pooled(type(self), min(length, self.COUNT))]
+    def __init__(self, workload: Workload, form: Callable[[np.ndarray], Any] = np.asarray):
+        super().__init__(workload, form)
+        self._pool = [form(array) for array in pooled(type(self), self.shape)]
 
     @classmethod
-    def fill(cls, count: int) -> Iterable[np.ndarray]:
-        words = np.random.default_rng(0).integers(0, 2**30, (count, *cls.SHAPE), np.uint32)
+    def fill(cls, shape: tuple[int, ...]) -> Iterable[np.ndarray]:
+        words = np.random.default_rng(0).integers(0, 2**30, (cls.COUNT, *shape), np.uint32)
         return words.astype(np.uint8) if cls.DTYPE == np.uint8 else words.view(np.float32)  # finite, whatever the bits
 
     def make(self, index: int) -> Any:
@@ -143,9 +167,9 @@ class Pool(Samples):
 
 
 @cache
-def pooled(kind: type[Pool], count: int) -> list[np.ndarray]:
+def pooled(kind: type[Pool], shape: tuple[int, ...]) -> list[np.ndarray]:
     """The arrays of a pool, of which a process has one, however many datasets."""
-    return list(kind.fill(count))
+    return list(kind.fill(shape))
 
 
 class Mem(Pool):
@@ -164,14 +188,15 @@ class Img(Pool):
     SHAPE = (224, 224, 3)
     DTYPE = np.uint8
     BATCH_SIZE = 256
-    LABELS = True
+    LABELS = COUNTED = True
     COUNT = 1021
 
 
 class Small(Pool):
     """32 rows of 64 float32: 8 KB a batch, so that what counts is what each batch costs besides its bytes."""
 
-    SHAPE = (64,)
+    SHAPE = TINY = (64,)
+    LOOKED_AT = 64
     COUNT = 1021
 
     def write_into(self, index: int, out: np.ndarray) -> None:
@@ -182,19 +207,20 @@ class Seed(Samples):
     """32 images of 256 x 256 x 3 float32 normals, drawn in `__getitem__` by numpy's legacy generator: bound by that."""
 
     SHAPE = (256, 256, 3)
+    COMPARED = 4
 
     def make(self, index: int) -> np.ndarray:
-        return np.random.RandomState(index).standard_normal(self.SHAPE).astype(np.float32)
+        return np.random.RandomState(index).standard_normal(self.shape).astype(np.float32)
 
     def write_into(self, index: int, out: np.ndarray) -> None:
-        out[...] = np.random.RandomState(index).standard_normal(self.SHAPE)
+        out[...] = np.random.RandomState(index).standard_normal(self.shape)
 
 
 class SeedPcg(Seed):
     """The same with the newer generator, PCG64, which draws float32 directly."""
 
     def make(self, index: int) -> np.ndarray:
-        return np.random.Generator(np.random.PCG64(index)).standard_normal(self.SHAPE, np.float32)
+        return np.random.Generator(np.random.PCG64(index)).standard_normal(self.shape, np.float32)
 
     def write_into(self, index: int, out: np.ndarray) -> None:
         np.random.Generator(np.random.PCG64(index)).standard_normal(dtype=np.float32, out=out)
@@ -204,7 +230,9 @@ class Jpeg(Samples):
     """32 photographs, decoded from JPEG by Pillow, cropped to 224 x 224 at random, flipped, made float32 and normalised."""
 
     SHAPE = (3, 224, 224)
-    LABELS = True
+    TINY = (3, 8, 8)
+    LABELS = COUNTED = True
+    COMPARED = 4
 
     def make(self, index: int) -> np.ndarray:
         from PIL import Image
@@ -214,7 +242,7 @@ class Jpeg(Samples):
         picture = Image.open(io.BytesIO(files[index % len(files)])).convert("RGB")
         side = int(min(picture.size) * random.uniform(0.5, 1.0))
         left, top = (int(random.uniform(0, room - side)) for room in picture.size)
-        crop = picture.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + side, top + side))
+        crop = picture.resize(self.shape[1:], Image.Resampling.BILINEAR, (left, top, left + side, top + side))
         pixels = np.asarray(crop, np.float32)[:, :: -1 if random.random() < 0.5 else 1]
         normal = (pixels / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
         return np.ascontiguousarray(normal.transpose(2, 0, 1), np.float32)
@@ -232,20 +260,24 @@ def photographs() -> list[bytes]:
 
 
 class Ragged(Pool):
-    """32 float32 sequences of 2 to 64 thousand elements, joined to one array with their lengths by a collate function."""
+    """32 float32 sequences of 2 to 65 thousand elements, joined to one array with their lengths by a collate function."""
 
+    SHAPE = (65_536,)  # of the longest
+    TINY = (64,)
+    COUNTED = True
     COUNT = 251
-    LONGEST = 65_536
 
     @classmethod
-    def batch_bytes(cls) -> int:
-        return cls.BATCH_SIZE * (cls.LONGEST * 4 + 8)
-
-    @classmethod
-    def fill(cls, count: int) -> Iterable[np.ndarray]:
+    def fill(cls, shape: tuple[int, ...]) -> Iterable[np.ndarray]:
         random = np.random.default_rng(0)
-        lengths = 2 * random.integers(1_000, cls.LONGEST // 2, count)
-        return [random.standard_normal(length, np.float32) for length in lengths]
+        half = shape[0] // 2
+        return [random.standard_normal(2 * length, np.float32) for length in random.integers(half // 32, half, cls.COUNT)]
+
+    def batch_shape(self, number: int) -> tuple[int, ...]:
+        return (int(self.counts(number).sum()),)
+
+    def counts(self, number: int) -> np.ndarray:
+        return np.array([len(sample) for sample in self.batch(number)])
 
     @property
     def collate_fn(self) -> Callable[[Sequence[Any]], Any]:

@@ -29,11 +29,11 @@ def as_it_is(data: Any) -> Any:
 class Fifo(crew.Channel):
     def __init__(self, dataset: Samples, workload: Workload):
         super().__init__(dataset, workload)
-        room = workload.prefetch * dataset.batch_bytes() + ROOM
+        room = workload.prefetch * dataset.batch_bytes + ROOM
         self._queue = Queue(room, maxsize=workload.prefetch, loads=bytes, dumps=as_it_is)
 
     def open_sender(self) -> None:
-        self._memory = np.empty(self.dataset.batch_bytes(), np.uint8)
+        self._memory = np.empty(self.dataset.batch_bytes, np.uint8)
 
     def send(self, samples: list[Any]) -> None:
         used = self.dataset.write(samples, self._memory)

@@ -58,7 +58,7 @@ class Service(crew.Channel):
         data, event = self._services()
         self._publisher = (
             data.publisher_builder()
-            .initial_max_slice_len(self.dataset.batch_bytes())
+            .initial_max_slice_len(self.dataset.batch_bytes)
             .max_loaned_samples(1)
             .create()
         )
@@ -67,7 +67,7 @@ class Service(crew.Channel):
 
     def send(self, samples: list[Any]) -> None:
         self._free.acquire()
-        sample = self._publisher.loan_slice_uninit(self.dataset.batch_bytes())
+        sample = self._publisher.loan_slice_uninit(self.dataset.batch_bytes)
         self.dataset.write(samples, np.frombuffer(sample.payload().as_memory_view(), np.uint8))
         sample.assume_init().send()
         self._notifier.notify()

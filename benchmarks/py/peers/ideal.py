@@ -35,7 +35,7 @@ class Slots(crew.Channel):
         super().__init__(dataset, workload)
         self._filled = crew.fork.Semaphore(0)
         self._free = crew.fork.Semaphore(workload.prefetch)
-        size = dataset.batch_bytes()
+        size = dataset.batch_bytes
         self._slots = [np.frombuffer(mmap.mmap(-1, size), np.uint8) for _ in range(workload.prefetch)]
         self._turns = self._turn()
 

@@ -34,7 +34,7 @@ class Socket(crew.Channel):
         self._socket.connect(self._address)
 
     def send(self, samples: list[Any]) -> None:
-        memory = np.empty(self.dataset.batch_bytes(), np.uint8)  # a new one: the old one may still be on its way
+        memory = np.empty(self.dataset.batch_bytes, np.uint8)  # a new one: the old one may still be on its way
         used = self.dataset.write(samples, memory)
         self._socket.send(memory[:used], copy=used < zmq.COPY_THRESHOLD)
 

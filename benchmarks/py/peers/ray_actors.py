@@ -34,7 +34,7 @@ def open(workload: Workload) -> Iterator[Any]:
         include_dashboard=False,
         logging_level=logging.ERROR,
         log_to_driver=False,
-        object_store_memory=max(2**30, 4 * workload.workers * workload.prefetch * workload.kind.batch_bytes()),
+        object_store_memory=max(2**30, 4 * workload.workers * workload.prefetch * workload.batch_bytes),
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}},
     )
     try:

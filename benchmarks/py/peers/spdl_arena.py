@@ -38,7 +38,7 @@ def open(workload: Workload) -> Iterator[Any]:
             buffer_size=workload.prefetch,
             mp_context="fork",
             daemon=True,
-            arena=SharedMemorySegmentPool(dataset.batch_bytes() + 4096, workload.prefetch + 1),
+            arena=SharedMemorySegmentPool(dataset.batch_bytes + 4096, workload.prefetch + 1),
         )
         for w in range(workload.workers)
     ]
