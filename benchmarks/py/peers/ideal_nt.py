@@ -20,7 +20,7 @@ from benchmarks.py.workloads import Workload
 
 LABEL = "ideal_nt (non-temporal stores)"
 SOURCE = Path(__file__).with_name("stream.c")
-BUILT = SOURCE.parents[3] / "build" / "benchmarks" / "stream.so"
+BUILT = SOURCE.parents[3] / "build" / "stream.so"
 
 versions = ideal.versions
 
