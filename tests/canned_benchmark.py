@@ -15,11 +15,11 @@ def run(workload, batches, speed):
     epoch = {"total_s": total_s, "first_s": 0.2 / speed, "steady_s": steady_s, "cpu_s": total_s / 4}
     return {
         "batches": batches,
-        "epochs": [epoch | {"total_s": total_s + 0.1}, epoch, epoch],
+        "epochs": [epoch | {"total_s": total_s + 0.1}, epoch],
         "workers_cpu_s": 2 * total_s,
         "faults": 1000,
         "workers_faults": 5000,
-        "pss_before_bytes": 100e6,
+        "memory_before_bytes": 100e6,
     }
 
 
@@ -34,7 +34,7 @@ def cell(of):
         label = NAMES[name].label or NAMES[name].module
         peers[name] = {"label": label, "runs": [run(workload, batches, speed * (1 + n / 10)) for n in range(RUNS)]}
         if of.watched:
-            peers[name]["memory"] = {"pss_before_bytes": 100e6, "peak_pss_bytes": 1e9 / speed}
+            peers[name]["memory"] = {"memory_before_bytes": 100e6, "peak_bytes": 1e9 / speed}
     return {"workload": described, "peers": peers}
 
 

@@ -179,13 +179,13 @@ def test_the_memory_of_a_whole_family_is_watched():
         "child = m.get_context('fork').Process(target=eat); child.start(); child.join(); print(json.dumps({}))"
     )
     result = turns.in_fresh_process([sys.executable, "-c", code], watch=True)
-    assert 51_200_000 < result["peak_pss_bytes"] < 200_000_000
+    assert 51_200_000 < result["peak_bytes"] < 200_000_000
 
 
 def test_who_is_gone_has_no_memory():
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    assert usage.pss_bytes([done.pid]) == 0
+    assert usage.memory_bytes([done.pid]) == 0
 
 
 def test_ratios_are_of_runs_from_the_same_round():

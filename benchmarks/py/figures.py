@@ -28,10 +28,10 @@ def batch_rate(run: Run, workload: dict[str, Any]) -> float:
 
 
 def values(cell: dict[str, Any], peer: str, figure: str) -> list[float]:
-    """A figure of all runs of a peer; "rate" is batches per second, "pss" the peak of the whole family of processes."""
+    """A figure of all runs of a peer; "rate" is batches per second, "memory" the peak of the whole family of processes."""
     entry = cell["peers"][peer]
-    if figure == "pss":
-        return [entry["memory"]["peak_pss_bytes"]] if "memory" in entry else []
+    if figure == "memory":
+        return [entry["memory"]["peak_bytes"]] if "memory" in entry else []
     if figure == "rate":
         return [batch_rate(run, cell["workload"]) for run in entry["runs"]]
     return [FIGURES[figure](run) for run in entry["runs"]]

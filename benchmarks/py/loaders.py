@@ -55,8 +55,8 @@ def _run(cell: Cell, peer: str, result: dict[str, Any], moment: str, *, compared
     entry["label"] = run.pop("label")
     result["versions"] |= run.pop("versions")
     if watch:
-        entry["memory"] = {name: run[name] for name in ("pss_before_bytes", "peak_pss_bytes")}
-        said = f"{run['peak_pss_bytes'] / 1e6:.0f} MB at its peak"
+        entry["memory"] = {name: run[name] for name in ("memory_before_bytes", "peak_bytes")}
+        said = f"{run['peak_bytes'] / 1e6:.0f} MB at its peak"
     else:
         entry["runs"].append(run)
         described = result["cells"][cell.key]["workload"]

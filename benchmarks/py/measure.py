@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.py.consumer import Consumer, compare
 from benchmarks.py.peers import NAMES, Peer
-from benchmarks.py.usage import pss_bytes
+from benchmarks.py.usage import memory_bytes
 from benchmarks.py.workloads import Workload
 
 
@@ -25,7 +25,7 @@ def measure(name: str, workload: Workload, *, compared: bool = True) -> dict[str
     epochs: see `_epoch`. The first includes the start of the workers; a peer that can keep them does so for the others.
     workers_cpu_s: processor time of the workers, all epochs together, from their start to their end.
     faults, workers_faults: minor page faults, all epochs together, of the consumer and of the workers.
-    pss_before_bytes: proportional set size of this process before the first epoch.
+    memory_before_bytes: what this process had before the first epoch.
     """
     peer = NAMES[name]
     module = peer.load()
@@ -33,7 +33,7 @@ def measure(name: str, workload: Workload, *, compared: bool = True) -> dict[str
         workload = workload.shortened(peer.fewer[workload.name])
     dataset, consumer = workload.dataset(), Consumer(workload)
     with module.open(workload, **peer.options) as batches:
-        before, faults = pss_bytes([os.getpid()]), _faults(resource.RUSAGE_SELF)
+        before, faults = memory_bytes([os.getpid()]), _faults(resource.RUSAGE_SELF)
         epochs = []
         for _ in range(workload.epochs):
             epochs.append(_epoch(batches, workload, consumer))
@@ -51,7 +51,7 @@ def measure(name: str, workload: Workload, *, compared: bool = True) -> dict[str
         "workers_cpu_s": workers.ru_utime + workers.ru_stime,
         "faults": faults_so_far,
         "workers_faults": workers.ru_minflt,
-        "pss_before_bytes": before,
+        "memory_before_bytes": before,
     }
 
 

@@ -170,7 +170,7 @@ def _row(cell: dict[str, Any], name: str) -> list[str]:
     row.append(_ranged([1e3 * seconds for seconds in values(cell, name, "first")]))
     row += [digits(1e6 * median(values(cell, name, figure))) for figure in ("cpu", "workers_cpu")]
     row += [digits(median(values(cell, name, figure))) for figure in ("faults", "workers_faults")]
-    row.append(digits(values(cell, name, "pss")[0] / 1e6) if "memory" in entry else "")
+    row.append(digits(values(cell, name, "memory")[0] / 1e6) if "memory" in entry else "")
     return row
 
 

@@ -65,7 +65,7 @@ AIMS = [
         )
     ),
     Aim("mem, the consumer's CPU for a batch", key("mem"), "cpu", "ring_torch", "torch", most=0.1),
-    Aim("mem, peak memory of all processes", key("mem"), "pss", "ring_torch", "torch", most=0.6),
+    Aim("mem, peak memory of all processes", key("mem"), "memory", "ring_torch", "torch", most=0.6),
 ]
 MESSAGES = {"faster_fifo": 3.0, "pyzmq": 1.0}
 """Messages of 64 bytes from one process to another, by put and get: how many times the rate of others."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.py.usage import descendants, pss_bytes
+from benchmarks.py.usage import descendants, memory_bytes
 
 ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 600
@@ -21,7 +21,7 @@ LOOK_EVERY_S = 0.02
 def in_fresh_process(command: Sequence[str], *, watch: bool = False) -> Any:
     """Run a command from the checkout's root and return the JSON that it prints. RuntimeError says why there is none.
 
-    watch: look at its memory and that of its children all the while, and put the peak into the JSON as `peak_pss_bytes`.
+    watch: look at its memory and that of its children all the while, and put the peak into the JSON as `peak_bytes`.
     Looking takes time from it.
     """
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -36,7 +36,7 @@ def in_fresh_process(command: Sequence[str], *, watch: bool = False) -> Any:
         last = errors.strip().rpartition("\n")[2]
         raise RuntimeError(f"exit code {process.returncode}: {last}")
     result = json.loads(output.strip().rpartition("\n")[2])
-    return result | {"peak_pss_bytes": max(peak)} if peak else result
+    return result | {"peak_bytes": max(peak)} if peak else result
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def _watched(pid: int) -> Iterator[list[int]]:
 
     def look() -> None:
         while not over.wait(LOOK_EVERY_S):
-            seen.append(pss_bytes(descendants(pid)))
+            seen.append(memory_bytes(descendants(pid)))
 
     thread = threading.Thread(target=look)
     thread.start()
