@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -26,7 +27,6 @@ from benchmarks.py.turns import in_fresh_process
 SIZE = 64
 CHUNK = 500
 COUNTS = {"quick": (100_000, 3_000), "full": (400_000, 20_000), "tiny": (2_000, 50)}
-START_S = 0.2  # for producers to open their end
 
 fork = multiprocessing.get_context("fork")
 
@@ -38,10 +38,11 @@ def numbered(producer: int, count: int) -> list[bytes]:
 
 def rate(module: Any, producers: int, count: int) -> float:
     """Messages per second. ValueError says which message was lost, doubled, overtaken or changed."""
-    channel, go = module.Channel(), fork.Semaphore(0)
-    with _running([(_produce, (channel, numbered(k, count), go)) for k in range(producers)]):
+    channel, ready, go = module.Channel(), fork.Semaphore(0), fork.Semaphore(0)
+    with _running([(_produce, (channel, numbered(k, count), ready, go)) for k in range(producers)]):
         receive = channel.receiver()
-        time.sleep(START_S)
+        for _ in range(producers):
+            ready.acquire()
         start = time.perf_counter()
         for _ in range(producers):
             go.release()
@@ -54,12 +55,13 @@ def rate(module: Any, producers: int, count: int) -> float:
     return producers * count / elapsed
 
 
-def _produce(channel: Any, messages: list[bytes], go: Any) -> None:
+def _produce(channel: Any, messages: list[bytes], ready: Any, go: Any) -> None:
     send = channel.sender()
+    ready.release()
     go.acquire()
     for first in range(0, len(messages), CHUNK):
         send(messages[first : first + CHUNK])
-    go.acquire()  # until it is killed: some have threads that still have to send
+    signal.pause()  # until it is killed: some have threads that still have to send
 
 
 def _check(got: list[bytes], producers: int, count: int) -> None:
