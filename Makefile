@@ -20,7 +20,7 @@ TIME ?= 60# seconds for each target of fuzz
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench bench-c lint clean
+.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench bench-full bench-c lint clean
 
 help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
@@ -69,9 +69,11 @@ demo: .venv-demo/installed  ## train a classifier on real images through the rin
 demo-torch: $(VENV)/installed  ## train on Fashion-MNIST with torch's DataLoader and with RingLoader: the same losses
 	$(VENV)/bin/python examples/fashion.py
 
-bench: $(VENV)/installed  ## measure RingLoader against torch's DataLoader: throughput, then start and restart
-	$(VENV)/bin/python -m benchmarks.py.loader
-	$(VENV)/bin/python -m benchmarks.py.startup
+bench: $(VENV)/installed  ## measure against other loaders and queues in ten minutes, and write docs/benchmarks.md
+	$(VENV)/bin/python -m benchmarks.py --quick
+
+bench-full: .venv-bench/installed  ## the same with every peer and workload; takes hours
+	.venv-bench/bin/python -m benchmarks.py --full
 
 bench-c: $(VENV)/installed  ## measure the ring in C against other queues, as far as they are installed
 	$(VENV)/bin/python -m benchmarks.c
@@ -80,7 +82,7 @@ lint: .venv-lint/installed  ## check the Python code with ruff
 	.venv-lint/bin/ruff check
 
 clean:  ## remove what was built and installed here
-	rm -rf build dist .venv-test .venv-demo .venv-lint .pytest_cache .hypothesis .ruff_cache
+	rm -rf build dist .venv-test .venv-bench .venv-demo .venv-lint .pytest_cache .hypothesis .ruff_cache
 
 # pip builds and installs a local folder anew each time, and what it depends on only where that is missing.
 $(VENV)/installed: scripts/venv scripts/system_packages tests/constraints.txt $(SOURCES)
@@ -101,6 +103,11 @@ $(ASAN)/installed: $(VENV)/installed
 $(VENV)/verify: $(VENV)/installed
 	scripts/system_packages verify
 	scripts/venv $(VENV) --constraint tests/constraints.txt '.[verify]'
+	touch $@
+
+.venv-bench/installed: scripts/venv scripts/system_packages tests/constraints.txt $(SOURCES)
+	scripts/system_packages
+	scripts/venv .venv-bench --constraint tests/constraints.txt '.[bench-full]' cmake ninja
 	touch $@
 
 .venv-demo/installed: scripts/venv scripts/system_packages $(SOURCES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.py.report import spread
+from benchmarks.py.figures import spread
 from benchmarks.py.startup_cases import LABELS
 
 TIMES = {

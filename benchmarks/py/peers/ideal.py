@@ -1,81 +1,60 @@
 """The ceiling: forked processes that stack samples into shared slots, and a pair of semaphores for each.
 
-The slots are mapped and their pages exist before anybody is timed, and there is no protocol to speak of: worker w
-makes batches w, w + n, ... in slots that nobody else touches, and counts them. A worker that dies hangs the
-consumer, a batch that is kept is overwritten, all sizes are known beforehand.
+The slots are mapped beforehand, their pages come into being as the workers first write to them, and there is no protocol
+to speak of: worker w fills slots that nobody else touches, and counts them. A worker that dies hangs the consumer, a batch
+that is kept is overwritten, all sizes are known beforehand.
 """
 
 from __future__ import annotations
 
 import mmap
-import multiprocessing
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from benchmarks.py.workload import Batches, Images, Workload
+from benchmarks.py import crew
+from benchmarks.py.workloads import Fields, Samples, Workload
 
-LABEL = "ideal (stack into warm slots)"
-
-fork = multiprocessing.get_context("fork")
+LABEL = "ideal (memcpy into warm slots)"
 
 
 def versions() -> dict[str, str]:
     return {"numpy": np.__version__}
 
 
-@contextmanager
-def open(dataset: Images, workload: Workload) -> Iterator[Batches]:
-    yield Ideal(dataset, workload)
+def open(workload: Workload) -> AbstractContextManager[Any]:
+    return crew.working(workload, Slots)
 
 
-class Ideal:
-    """Batches in order, each a view of a slot that is valid until the next one is asked for."""
+class Slots(crew.Channel):
+    """As many slots as may be under way, used in turn. A batch is a view of one."""
 
-    def __init__(self, dataset: Images, workload: Workload):
-        self._dataset = dataset
-        self._workload = workload
-        self._slots = [[Slot(workload) for _ in range(workload.prefetch)] for _ in range(workload.workers)]
+    def __init__(self, dataset: Samples, workload: Workload):
+        super().__init__(dataset, workload)
+        self._filled = crew.fork.Semaphore(0)
+        self._free = crew.fork.Semaphore(workload.prefetch)
+        size = dataset.batch_bytes
+        self._slots = [np.frombuffer(mmap.mmap(-1, size), np.uint8) for _ in range(workload.prefetch)]
+        self._turns = self._turn()
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        workload = self._workload
-        filled = [fork.Semaphore(0) for _ in self._slots]
-        free = [fork.Semaphore(workload.prefetch) for _ in self._slots]
-        workers = []
-        for w, slots in enumerate(self._slots):
-            args = self._dataset, workload, w, slots, filled[w], free[w]
-            workers.append(fork.Process(target=fill, args=args, daemon=True))
-            workers[w].start()
-        for batch in range(workload.batches):
-            turn, w = divmod(batch, workload.workers)
-            filled[w].acquire()
-            slot = self._slots[w][turn % workload.prefetch]
-            yield slot.images, slot.labels
-            free[w].release()
-        for worker in workers:
-            worker.join()
+    def _turn(self) -> Iterator[np.ndarray]:
+        """Sender and receiver go round on their own, each in its process."""
+        while True:
+            yield from self._slots
 
+    def send(self, samples: list[Any]) -> None:
+        self._free.acquire()
+        self.write(samples, next(self._turns))
+        self._filled.release()
 
-class Slot:
-    """Room for one batch in memory that forked children share."""
+    def write(self, samples: list[Any], slot: np.ndarray) -> None:
+        self.dataset.write(samples, slot)
 
-    def __init__(self, workload: Workload):
-        memory = np.frombuffer(mmap.mmap(-1, workload.batch_bytes), np.uint8)
-        memory[:] = 0  # now every page is there
-        labels = workload.batch_size * 8
-        self.labels = memory[:labels].view(np.int64)
-        self.images = memory[labels:].reshape(workload.batch_size, *workload.image_shape)
+    def receive(self) -> Fields:
+        self._filled.acquire()
+        return self.dataset.view(next(self._turns))
 
-
-def fill(dataset: Images, workload: Workload, w: int, slots: list[Slot], filled: Any, free: Any) -> None:
-    """The life of worker w. `filled` and `free` are semaphores that count its slots."""
-    for turn, batch in enumerate(range(w, workload.batches, workload.workers)):
-        first = batch * workload.batch_size
-        samples = [dataset[index] for index in range(first, first + workload.batch_size)]
-        free.acquire()
-        slot = slots[turn % workload.prefetch]
-        np.stack([image for image, _ in samples], out=slot.images)
-        slot.labels[:] = [label for _, label in samples]
-        filled.release()
+    def release(self) -> None:
+        self._free.release()

@@ -1,4 +1,4 @@
-"""torch's DataLoader with its own collate function, which writes into a shared segment made for each batch."""
+"""torch's DataLoader. Its own collate function writes into a shared segment made for each batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils.data import DataLoader
 
-from benchmarks.py.workload import Batches, Images, Workload
+from benchmarks.py.workloads import Workload
 
 LABEL = "torch DataLoader"
 
@@ -16,11 +16,16 @@ def versions() -> dict[str, str]:
 
 
 @contextmanager
-def open(dataset: Images, workload: Workload) -> Iterator[Batches]:
-    yield DataLoader(
+def open(workload: Workload, *, start: str = "fork", persistent: bool = True) -> Iterator[DataLoader]:
+    dataset = workload.dataset(torch.from_numpy)
+    loader = DataLoader(
         dataset,
         batch_size=workload.batch_size,
         num_workers=workload.workers,
         prefetch_factor=workload.prefetch,
-        multiprocessing_context="fork",
+        persistent_workers=persistent,
+        collate_fn=dataset.collate_fn,
+        multiprocessing_context=start,
     )
+    yield loader
+    loader._iterator = None  # ends persistent workers
