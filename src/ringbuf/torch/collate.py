@@ -186,7 +186,7 @@ class _Numbers(Numbers):
 
 
 class _Others(Gathered):
-    """Text: small, and torch's function takes it all at once."""
+    """Text, and scalars of types that torch lacks: small, and torch's function takes them all at once."""
 
     def __init__(self, first: Any, function: Callable, container: type):
         super().__init__()
