@@ -69,7 +69,9 @@ def from_array(array: np.ndarray, name: str, requires_grad: int, order: tuple[in
 
     Raises ValueError or TypeError where array and name do not belong together.
     """
-    torch = importlib.import_module("torch") if imports else sys.modules.get("torch")
+    torch = sys.modules.get("torch")
+    if torch is None and imports:
+        torch = importlib.import_module("torch")
     if torch is None:
         raise ValueError("the batch holds torch tensors; import torch before reading it")
     dtype = vars(torch).get(name)  # not getattr: torch loads some of its parts on first use
