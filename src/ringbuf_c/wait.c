@@ -125,7 +125,7 @@ uint32_t rb_event_prepare(struct rb_event *event)
 		if (atomic_compare_exchange_weak_explicit(&event->word, &word, word | FLAG, memory_order_relaxed,
 							  memory_order_relaxed))
 			break;
-	/* prepare:B seq_cst, pairs with notify:A: our flag before our second look */
+	/* prepare:B seq_cst, pairs with notify:A, notify:D: our flag before our second look */
 	atomic_thread_fence(memory_order_seq_cst);
 	RB_CRASH_POINT(wait_flagged);
 	return word | FLAG;
@@ -145,9 +145,15 @@ int rb_event_sleep(struct rb_event *event, uint32_t seen, int64_t until_ns)
 
 void rb_event_notify(struct rb_event *event)
 {
-	/* notify:A seq_cst, pairs with prepare:B: the change we made before our look at the flag. On x86 the
-	 * caller's CAS is a full barrier already; on ARM a release CAS does not hold back the load below. */
+	/* notify:A seq_cst, pairs with prepare:B: the change we made before our look at the flag. Every caller's change ends
+	 * in a read-modify-write or a seq_cst store. */
+#if defined(__x86_64__)
+	/* Those are full barriers here already, and the fence would cost as much as they do: hold back the compiler alone. */
+	atomic_signal_fence(memory_order_seq_cst);
+#else
+	/* notify:D seq_cst, pairs with prepare:B: as notify:A; on ARM a release CAS does not hold back the load below */
 	atomic_thread_fence(memory_order_seq_cst);
+#endif
 	/* notify:B relaxed: ordered by the fence */
 	uint32_t word = atomic_load_explicit(&event->word, memory_order_relaxed);
 
