@@ -176,6 +176,16 @@ cdef uint32_t target_of(object target) except? 0:
         return checks.whole("target", target, at_least=0, at_most=RB_ANY)  # knows the words for it
 
 
+cdef uint64_t nbytes_of(object nbytes) except? 0:
+    cdef int64_t number = -1
+    try:
+        if type(nbytes) is int:
+            number = nbytes
+    except OverflowError:
+        pass
+    return number if number >= 0 else checks.whole("nbytes", nbytes, at_least=0, at_most=INT64_MAX)
+
+
 cdef int filter_of(object tag, object target, rb_filter *wanted) except -1:
     memset(wanted, 0, sizeof(wanted[0]))
     if tag is not None:
@@ -516,7 +526,7 @@ cdef class Claim:
 
     def commit(self, nbytes):
         """Publish the first `nbytes` of the slot."""
-        cdef uint64_t bytes = checks.whole("nbytes", nbytes, at_least=0, at_most=INT64_MAX)
+        cdef uint64_t bytes = nbytes_of(nbytes)
         self.must_be_pending()
         if bytes > self.slot.bytes:
             raise BatchTooLarge(
