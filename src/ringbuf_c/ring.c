@@ -142,6 +142,22 @@ static struct found find_claimable(const struct rb_self *self)
 	return slot;
 }
 
+/* Nothing was found to claim. Is there nothing? Overwriting looks twice, and between the two looks a quick consumer can free all
+ * that was READY. */
+static bool nothing_to_claim(const struct rb_map *map)
+{
+	if (map->header.full != RB_OVERWRITE)
+		return true;
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		/* nothing:A relaxed: who finds something looks again */
+		enum rb_state state = rb_word_state(atomic_load_explicit(&map->descs[i].word, memory_order_relaxed));
+
+		if (state == RB_FREE || state == RB_READY)
+			return false;
+	}
+	return true;
+}
+
 static bool is_finished(const struct rb_map *map)
 {
 	/* finished:A seq_cst, pairs with finish:A: a claim asks after its word, a drained-check before the words: see
@@ -160,8 +176,11 @@ int rb_ring_claim(struct rb_self *self, uint64_t tag, uint32_t target, struct rb
 		if (is_finished(map))
 			return -EPIPE;
 		struct found slot = find_claimable(self);
-		if (slot.index == NONE)
-			return -EAGAIN;
+		if (slot.index == NONE) {
+			if (nothing_to_claim(map))
+				return -EAGAIN;
+			continue;
+		}
 
 		struct rb_desc *desc = &map->descs[slot.index];
 		uint64_t mine = rb_word(map, RB_WRITING, self->row + 1, rb_word_seq(map, slot.word));
