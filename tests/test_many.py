@@ -325,3 +325,14 @@ def test_a_kill_in_the_middle_costs_at_most_the_message_in_hand(ring, message):
         assert ring.stats().free == 4
     assert lost <= 5
     assert ring.put_many([message]) == 1
+
+
+def put_for_ever(ring):
+    while True:
+        ring.put_many([b"message"] * 64)
+
+
+def test_no_more_is_taken_than_was_there_however_quick_the_producer(waiting):
+    with RingBuffer(slots=16, slot_bytes=64) as ring, process(put_for_ever, ring):
+        for _ in range(20):
+            assert 1 <= len(ring.get_many(1 << 40, timeout=30)) <= 17

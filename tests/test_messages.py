@@ -261,3 +261,13 @@ def test_text_that_is_no_utf8_is_an_error(ring):
     put_raw(ring, framed("ab").replace(b"ab", b"\xff\xff"))
     with pytest.raises(FrameError, match="utf-8"):
         ring.get(timeout=0)
+
+
+def test_a_nest_of_empty_containers_is_refused_as_by_the_long_way(ring):
+    nest = []
+    for _ in range(4):
+        nest = [nest] * 32
+    with pytest.raises(ValueError, match="leaves"):
+        ring.put(nest, timeout=0)
+    assert ring.put([[], [{}], ()], timeout=0) is None
+    assert ring.get(timeout=0) == [[], [{}], ()]

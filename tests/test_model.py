@@ -264,7 +264,7 @@ ORDERS = {
     "ring": {
         "publish": ["commit:C=relaxed", "take:C=relaxed take:D=relaxed", "release:A=relaxed", "claim:C=relaxed"],
         "readers": ["clear:B=relaxed", "clear:B=acquire", "claim:C=release"],
-        "fifo": ["commit:A=acquire", "take:A=relaxed", "take:A=none", "commit:C=relaxed", "take:D=relaxed"],
+        "fifo": ["commit:A=acquire", "take:A=relaxed", "take:A=none", "commit:C=relaxed", "take:H=none"],
         "end": ["claim:C=acq_rel", "finished:A=acquire", "finish:A=release", "drained:A=acquire"],
         "join": ["commit:E=acq_rel", "commit:F=acquire", "subscribe:C=acq_rel", "subscribe:F=acquire"],
         "leave": ["commit:G=acq_rel", "unsubscribe:A=acq_rel", "unsubscribe:B=acquire", "entitled:A=acquire"],

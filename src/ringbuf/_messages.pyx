@@ -9,6 +9,7 @@ Reading trusts no more than frame.py does, and judges nothing: a frame that is n
 cimport cython
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc cimport errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -49,6 +50,7 @@ cdef enum:
 
     SMALL = 1 << 16       # bytes; to copy more takes longer than all that is saved here
     LEAVES = 32           # of one sketch
+    LOOK_UP_EVERY = 256   # messages
     DEPTH = 8
 
 cdef object ndarray = np.ndarray
@@ -178,11 +180,11 @@ cdef class Sketch:
         cdef int64_t whole
         cdef double real
         kind = type(value)
-        if kind is dict or kind is list or kind is tuple:
-            return self.container(kind, value, depth)
-        self.leaves += 1
+        self.leaves += 1  # containers count, too: empty ones can be many
         if self.leaves > LEAVES:
             return None
+        if kind is dict or kind is list or kind is tuple:
+            return self.container(kind, value, depth)
         if kind is ndarray:
             return self.array(value)
         if kind is int:
@@ -480,6 +482,8 @@ cdef class Messages:
                     check(rc, ring, Full, timeout)
                 break
             done += 1
+            if done % LOOK_UP_EVERY == 0:
+                PyErr_CheckSignals()
         return done
 
     def get(self, *, timeout=None, tag=None, target=None):
@@ -501,7 +505,8 @@ cdef class Messages:
         """Wait for a message and return it with all that are there by then, oldest first, `n` at most.
 
         Arguments and errors are those of get(), and so is what the list holds: each array keeps its slot.
-        A message that is no frame is an error also behind good ones; those are given up with it.
+        A message that is no frame is an error also behind good ones; those are given up with it, as they are when a signal's
+        exception comes while one is opened.
         """
         cdef Py_ssize_t most = checks.whole("n", n, at_least=1, at_most=PY_SSIZE_T_MAX)
         cdef rb_filter wanted
@@ -512,6 +517,7 @@ cdef class Messages:
         message = take_message(ring, &wanted, deadline_of(timeout), False, self._imports, &rc)
         check(rc, ring, Empty, timeout)
         cdef list messages = [message]
+        most = min(most, 1 + <Py_ssize_t>ring.ready())  # or a producer that is quick enough would keep us for ever
         while len(messages) < most and not ring.closed:
             message = take_message(ring, &wanted, RB_NOW, False, self._imports, &rc)
             if rc < 0:

@@ -285,7 +285,7 @@ static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slo
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
 
 	RB_CRASH_POINT(commit_ticketed);
-	/* commit:C release, pairs with take:C, claim:C, return_slots:A, look:A: payload and record before the word that publishes them.
+	/* commit:C release, pairs with take:C, claim:C, return_slots:A, look:A, take:H: payload and record before the word that publishes them.
 	 * commit:D relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
 						     rb_word(map, RB_READY, 0, ticket), memory_order_release,
@@ -430,6 +430,8 @@ static struct found find_oldest(const struct rb_self *self, const struct rb_filt
 	struct found best = map->header.mode == RB_QUEUE && !filter ? find_oldest_ready(map)
 								     : find_oldest_that(self, filter, reader);
 
+	/* take:H acquire, pairs with commit:C: who has seen a word, by find:A too, sees its ticket drawn: is_from_the_future() asks */
+	atomic_thread_fence(memory_order_acquire);
 	*beyond = none;
 	if (best.index != NONE && rb_word_seq(map, best.word) >= horizon) {
 		*beyond = best;

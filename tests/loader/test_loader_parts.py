@@ -1,5 +1,6 @@
 """The loader's inner parts, each by itself."""
 
+import collections
 import errno
 import os
 import pickle
@@ -12,9 +13,9 @@ import numpy as np
 import pytest
 from processes import eventually, forked, process
 
-from ringbuf import BatchTooLarge, RingLoader
-from ringbuf.loader import channel, lifecycle
-from ringbuf.loader._course import Job, pack
+from ringbuf import BatchTooLarge, RingBuffer, RingLoader
+from ringbuf.loader import channel, lifecycle, outset
+from ringbuf.loader._course import Job, pack, unpack
 from ringbuf.loader.channel import Channel, shared_memory, take_memory
 from ringbuf.loader.dialect import Arrays
 from ringbuf.loader.failure import Failure, describe_indices, worker_died
@@ -22,6 +23,7 @@ from ringbuf.loader.fetch import PrivateRoom, make_fetcher
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.logbook import NOWHERE, Log, Logbook, restore_streams, save_streams
 from ringbuf.loader.parent import Orphaned, Parent
+from ringbuf.loader.post import Stopped
 from ringbuf.loader.rings import DataRings, RingPool, first_slot_bytes
 from ringbuf.loader.tasks import TaskBoard
 
@@ -486,3 +488,95 @@ def test_a_new_pass_says_so_when_a_worker_cannot_be_told_what_it_waits_for(monke
         monkeypatch.setattr(WorkerIterator, "_receive", refuse)
         with pytest.raises(OSError, match="no message to a worker"):
             iter(loader)
+
+
+# ---- jobs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "index",
+    [[], [0, 5, -1, (1 << 63) - 1, -(1 << 63)], [1 << 63], [True, 1], [np.int64(3)], (1, 2), range(3), None, "x", [[1]]],
+    ids=repr,
+)
+def test_a_job_arrives_as_it_was_sent(index):
+    job = Job(7, index, 1 << 70, 3, None)
+    arrived = unpack(pack(job))
+    assert arrived == job
+    assert type(arrived) is Job
+    assert type(arrived.index) is type(index)
+    if isinstance(index, list):
+        assert [type(item) for item in arrived.index] == [type(item) for item in index]
+
+
+@pytest.mark.parametrize("epochs", [(1, True, 1.0, np.int64(1)), (True, 1)], ids=repr)
+def test_what_jobs_have_in_common_keeps_its_type(epochs):
+    for epoch in epochs:
+        assert type(unpack(pack(Job(0, [1], None, epoch, None))).epoch) is type(epoch)
+
+
+# ---- the first batch first ------------------------------------------------------------------------------------------
+
+
+def go_ahead(worker_id, monkeypatch, *, running, answered=lambda: False, processors=2):
+    looks = []
+    monkeypatch.setattr(outset, "_running", lambda: running)
+    monkeypatch.setattr(outset, "_processors", lambda: processors)
+    monkeypatch.setattr(outset.time, "sleep", lambda seconds: None)
+    outset.let_others_go_ahead(worker_id, answered, lambda: looks.append(None))
+    return len(looks)
+
+
+def test_workers_for_whom_there_is_a_processor_begin_at_once(monkeypatch):
+    assert go_ahead(1, monkeypatch, running=9) == 0
+    assert go_ahead(2, monkeypatch, running=2) == 0
+    assert go_ahead(2, monkeypatch, running=0) == 0  # nobody can tell
+
+
+def test_the_others_begin_when_somebody_has_answered_or_after_a_while(monkeypatch):
+    answers = iter([False, False, False, True])
+    assert go_ahead(2, monkeypatch, running=3, answered=lambda: next(answers)) == 3
+    monkeypatch.setattr(outset, "MOST_S", 0.01)
+    assert go_ahead(2, monkeypatch, running=3) > 0
+
+
+def test_who_is_told_to_stop_stops_also_while_others_go_ahead(monkeypatch):
+    def stop():
+        raise Stopped
+
+    monkeypatch.setattr(outset, "_running", lambda: 9)
+    with pytest.raises(Stopped):
+        outset.let_others_go_ahead(os.cpu_count() + 1, lambda: False, stop)
+
+
+def test_without_a_number_of_processors_or_of_those_who_run_nobody_waits_for_ever(monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOSYS, "not here")
+
+    monkeypatch.setattr(outset.os, "sched_getaffinity", refuse)
+    assert outset._processors() >= 1
+    monkeypatch.setattr("builtins.open", refuse)
+    assert outset._running() == 0
+
+
+# ---- what a fetcher keeps -------------------------------------------------------------------------------------------
+
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@pytest.mark.parametrize(
+    "make", [Pair, lambda x, y: collections.OrderedDict(x=x, y=y), lambda x, y: (x, y)], ids=["named", "ordered", "tuple"]
+)
+def test_a_fetcher_keeps_nothing_of_the_samples_of_a_batch_that_is_delivered(make):
+    with RingBuffer(slots=1, slot_bytes=4096) as ring:
+
+        class FromARing:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, index):
+                ring.put({"x": np.full(3, index), "y": np.ones(2)}, timeout=0)
+                return make(**ring.get(timeout=0))
+
+        assert len(list(RingLoader(FromARing(), batch_size=1))) == 4
+        assert ring.stats().free == 1

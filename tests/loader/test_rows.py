@@ -89,9 +89,16 @@ def published(fetcher, samples, slots):
     return bytes(slots.last[: slots.last.used])
 
 
+def parts(content):
+    """Header, arrays and tail of a frame. What lies between them is what lay there before."""
+    schema, tail, _ = frame._read_header(memoryview(content), True)
+    arrays = [content[offset : offset + nbytes] for _, _, offset, nbytes in schema.fields]
+    return content[: frame.HEADER_BYTES], arrays, content[tail:]
+
+
 def published_or_refused(fetcher, samples):
     try:
-        return published(fetcher, samples, Slots())
+        return parts(published(fetcher, samples, Slots()))
     except Exception as error:
         return type(error), str(error), fetcher.report()
 

@@ -89,8 +89,9 @@ struct fifo : rl::test_suite<fifo, 2> {
 			return;
 		}
 		uint64_t horizon = weakened("take:A") == NONE ? 99 : tickets.load(order("take:A", acquire), $);
-		uint64_t first = words[0].load(order("take:D", acquire), $);
-		uint64_t second = words[1].load(order("take:D", acquire), $);
+		uint64_t first = words[0].load(order("find:A", relaxed), $);
+		uint64_t second = words[1].load(order("find:A", relaxed), $);
+		fence("take:H", acquire, $);
 		if (state_of(second) == READY && seq_of(second) < horizon)
 			RL_ASSERT(state_of(first) == READY);
 		/* future:A: who has seen the word sees its ticket drawn */

@@ -159,7 +159,7 @@ def pack(job):
     global packed_common, packed_bytes
     batch, index = job[0], job[1]
     cdef tuple common = job[2:]
-    if common != packed_common:
+    if not are_the_same(common, packed_common):
         packed_bytes = pickle.dumps(common, 5)
         packed_common = common
     cdef bytes constants = packed_bytes
@@ -174,6 +174,17 @@ def pack(job):
     memcpy(at, head, HEAD)
     memcpy(at + HEAD, PyBytes_AS_STRING(constants), PyBytes_GET_SIZE(constants))
     return content
+
+
+cdef bint are_the_same(tuple one, tuple other):
+    """The very same objects: equal ones may be of another type."""
+    cdef Py_ssize_t i
+    if len(one) != len(other):
+        return False
+    for i in range(len(one)):
+        if one[i] is not other[i]:
+            return False
+    return True
 
 
 cdef bytes numbers_of(list index, Py_ssize_t at):

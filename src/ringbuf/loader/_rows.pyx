@@ -94,6 +94,10 @@ cdef class Column:
         """Whether a column made for the batch that begins with `first` would be surely this one."""
         return False
 
+    cdef bint repeats(self):
+        """Whether it takes any first value at all, and keeps none of them."""
+        return False
+
     cdef void collect_leaves(self, list leaves):
         """Append those whose rows are parts of an array, in the order in which they are allocated."""
 
@@ -113,6 +117,9 @@ cdef class Leaf(Column):
     cdef Py_ssize_t rows, row_bytes
     cdef bint past_cache
     cdef bint moved            # the rows, or some of them, are not where they were laid out
+
+    cdef bint repeats(self):
+        return True
 
     cdef void collect_leaves(self, list leaves):
         leaves.append(self)
@@ -401,6 +408,12 @@ cdef class Nested(Column):
         for _, child in self.children:
             child.forget(row)
 
+    cdef bint repeats(self):
+        for column in self.columns:
+            if not (<Column>column).repeats():
+                return False
+        return self.plain
+
     cdef void collect_leaves(self, list leaves):
         for column in self.columns:
             (<Column>column).collect_leaves(leaves)
@@ -471,11 +484,13 @@ cdef class Pile:
     indices: what to call the samples in messages; their places in the batch if not given.
     filled: how many rows are.
     form: for whoever lays the rows out, to remember how; None at first.
+    repeats: whether again() may be true; if not, it holds on to parts of the first sample and is to be dropped.
     """
 
     cdef readonly Py_ssize_t rows
     cdef public Py_ssize_t filled
     cdef public object form
+    cdef readonly bint repeats
     cdef readonly object indices
     cdef readonly Column root
     cdef list leaves
@@ -485,6 +500,7 @@ cdef class Pile:
         self.root = root
         self.rows = rows
         self.indices = indices
+        self.repeats = root.repeats()
         self.leaves = []
         root.collect_leaves(self.leaves)
 

@@ -129,7 +129,7 @@ class Fetcher:
             done = stack.samples()
             room.discard()
             return self._collate_fn([*done, irregular.sample, *samples])
-        self._stack = stack
+        self._stack = stack if stack.repeats else None
         return room.collect(stack)
 
 

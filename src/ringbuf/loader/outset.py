@@ -1,4 +1,4 @@
-"""The first batch of a pass first.
+"""The first batch of new workers first.
 
 With more workers than processors all of them would begin at once, share the processors, and have their first batches ready at
 the same time, late; and the consumer waits for one of these. So workers for whom there is no processor let the others go

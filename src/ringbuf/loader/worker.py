@@ -136,7 +136,8 @@ class _Worker:
         """Do one task."""
         self._outlet.follow(order.generation)
         if order.epoch != self._epoch:
-            let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
+            if self._epoch is None:
+                let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
             self._start_over(order)
         if self._broken is not None:
             self._outlet.fail(order.number, self._broken)
