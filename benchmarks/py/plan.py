@@ -14,16 +14,16 @@ QUICK_RUNS = 3
 FULL_RUNS = 5
 
 LOADERS = ("ring", "ring_torch", "ring_pull", "torch")
-MOVERS = ("iceoryx2", "faster_fifo", "pyzmq", "ideal", "ideal_nt")
+MOVERS = ("iceoryx2", "faster_fifo", "ideal", "ideal_nt")
 LARGE = ("ring", "ring_torch", "torch", "iceoryx2", "ideal", "ideal_nt")
 QUICK = {
-    ("mem", "nothing"): (*LOADERS, "ring_into", "torch_new", *MOVERS, "mp_queue"),
+    ("mem", "nothing"): (*LOADERS, "ring_into", *MOVERS),
     ("mem", "all"): LARGE,
     ("img", "nothing"): LARGE,
-    ("small", "nothing"): ("ring", "ring_torch", "torch", "iceoryx2", "faster_fifo", "pyzmq", "mp_queue", "ideal"),
-    ("seed", "nothing"): (*LOADERS, "ring_into", "iceoryx2", "ideal"),
+    ("small", "nothing"): ("ring", "ring_torch", "torch", "iceoryx2", "faster_fifo", "pyzmq", "ideal"),
+    ("seed", "nothing"): (*LOADERS, "ring_into", "ideal"),
     ("seed-pcg", "nothing"): (*LOADERS, "ring_into", "ideal"),
-    ("jpeg", "nothing"): ("ring_torch", "torch", "ideal"),
+    ("jpeg", "nothing"): ("ring_torch", "torch"),
     ("ragged", "nothing"): ("ring", "ring_torch", "torch", "ideal"),
 }
 WATCHED = ("mem", "nothing")

@@ -51,7 +51,7 @@ AIMS = [
     *_rates("mem", key("mem"), LARGE),
     *_rates("mem, every byte read", key("mem", "all"), LARGE_READ),
     *_rates("img", key("img"), LARGE),
-    *_rates("small", key("small"), {("ring_torch", "torch"): 60, ("ring", "faster_fifo"): 1.3}),
+    *_rates("small", key("small"), {("ring_torch", "torch"): 60, ("ring", "torch"): 60, ("ring", "faster_fifo"): 1.3}),
     *(
         aim
         for cell, name in SEEDS.items()
