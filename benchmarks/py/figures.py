@@ -22,9 +22,15 @@ FIGURES: dict[str, Callable[[Run], float]] = {
 
 
 def batch_rate(run: Run, workload: dict[str, Any]) -> float:
-    """Batches per second at the steady rate, the median of all epochs."""
-    steady = run["batches"] - min(workload["unsteady"], run["batches"] // 2)
-    return steady / median(epoch["steady_s"] for epoch in run["epochs"])
+    """Batches per second at the steady rate, the median of all epochs.
+
+    An epoch of few batches has no steady part: what is left of it is under way when its first part ends. There it is the rate of
+    whole later epochs.
+    """
+    unsteady = min(workload["unsteady"], run["batches"] // 2)
+    if run["batches"] < 3 * unsteady:
+        return run["batches"] / FIGURES["later"](run)
+    return (run["batches"] - unsteady) / median(epoch["steady_s"] for epoch in run["epochs"])
 
 
 def values(cell: dict[str, Any], peer: str, figure: str) -> list[float]:

@@ -22,9 +22,10 @@ We wrote one of the peers and chose the workloads, so treat this with suspicion,
 - **Everybody does the same work**: the same samples, batches in order, started by fork unless a row says otherwise, two
   batches ahead for each worker, workers kept from epoch to epoch where a peer can. The consumer notes values of each batch (of
   *small*, of one in 64), which are compared with the dataset afterwards; and every byte of some batches of one more epoch is.
-- **Rates** are steady ones: from when every slot was used twice, to the last batch. *Cold* is a whole first epoch with starting
-  the workers, *later* one with the same workers; *first batch* is the wait for it in a cold epoch. CPU and minor page faults
-  are for each batch: the consumer's in later epochs (its faults in all), the workers' in all with their start.
+- **Rates** are steady ones: from when every slot was used twice, to the last batch; where an epoch has few batches (seed, jpeg),
+  those of whole later epochs. *Cold* is a whole first epoch with starting the workers, *later* one with the same workers;
+  *first batch* is the wait for it in a cold epoch. CPU and minor page faults are for each batch: the consumer's in later epochs
+  (its faults in all), the workers' in all with their start.
 - **ideal** and **ideal_nt** are no loaders: workers that only copy the same samples into warm mapped slots, by memcpy and by
   stores that bypass the cache.
 - **Threads** (SPDL) have no workers to account for: all they use is the consumer's. Ray's workers are not its children either.
