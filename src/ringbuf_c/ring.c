@@ -152,7 +152,7 @@ static bool nothing_to_claim(const struct rb_map *map)
 		/* nothing:A relaxed: who finds something looks again */
 		enum rb_state state = rb_word_state(atomic_load_explicit(&map->descs[i].word, memory_order_relaxed));
 
-		if (state == RB_FREE || state == RB_READY)
+		if (state != RB_WRITING && state != RB_READING)
 			return false;
 	}
 	return true;

@@ -49,6 +49,7 @@ static void nothing_to_claim(void)
 	t_equal(rb_claim(ring, 0, RB_ANY, RB_NOW, &slot), -EAGAIN);
 	t_equal(rb_release(ring, &held[0]), 0);
 	t_equal(rb_claim(ring, 0, RB_ANY, RB_NOW, &slot), 0);
+	t_equal(rb_claim(ring, 0, RB_ANY, RB_NOW, &slot), -EAGAIN); /* what is written is in hands, too */
 	rb_detach(ring);
 }
 
