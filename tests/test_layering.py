@@ -48,6 +48,14 @@ PYTHON_ROWS = [
     ["loader.base"],
     ["loader.loader"],
     ["loader"],
+    ["net.protocol", "net._window", "net.fields", "net.parcel"],
+    ["net.session", "net.source"],
+    ["net.split", "net.broadcast", "net.local"],
+    ["net.status", "net.hub"],
+    ["net.keys"],
+    ["net.remote", "net.dial"],
+    ["net.server", "net.client"],
+    ["net"],
     [""],  # ringbuf/__init__.py
     ["torch.collate"],
     ["torch.dialect", "torch.rebuilding"],
@@ -59,6 +67,7 @@ PYTHON_ROWS = [
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
+DOORS |= {part: {"zmq"} for part in ("net.keys", "net.remote", "net.dial")}
 
 
 def row_of(part, rows):

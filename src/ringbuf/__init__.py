@@ -1,9 +1,10 @@
-"""Batches of arrays between processes through a ring in shared memory, and a data loader on top of it."""
+"""Batches of arrays between processes through a ring in shared memory; a data loader and a server on top of it."""
 
 from ringbuf._core import ANY
 from ringbuf.buffer import Lost, RingBuffer, Slot, Stats, attach
 from ringbuf.errors import (
     BatchTooLarge,
+    ClientDropped,
     Closed,
     CorruptSegment,
     Empty,
@@ -11,6 +12,8 @@ from ringbuf.errors import (
     Full,
     PeerTableFull,
     RingbufError,
+    SessionLost,
+    SourceFailed,
     VersionMismatch,
     WorkerDied,
 )
@@ -24,6 +27,7 @@ from ringbuf.loader import (
     default_collate,
     get_worker_info,
 )
+from ringbuf.net import Field, Server, Stream, StreamStats, connect, drop_client
 
 __version__ = "0.1.0"  # pyproject.toml reads it here
 
@@ -31,11 +35,13 @@ __all__ = [
     "ANY",
     "BatchTimeout",
     "BatchTooLarge",
+    "ClientDropped",
     "Closed",
     "CorruptSegment",
     "Dataset",
     "Empty",
     "FailedSample",
+    "Field",
     "FrameError",
     "Full",
     "IterableDataset",
@@ -45,12 +51,19 @@ __all__ = [
     "RingBuffer",
     "RingLoader",
     "RingbufError",
+    "Server",
+    "SessionLost",
     "Slot",
+    "SourceFailed",
     "Stats",
+    "Stream",
+    "StreamStats",
     "VersionMismatch",
     "WorkerDied",
     "attach",
+    "connect",
     "default_collate",
+    "drop_client",
     "get_worker_info",
 ]
 

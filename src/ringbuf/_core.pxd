@@ -49,7 +49,7 @@ cdef class Claim:
 
 
 cdef class Lease:
-    cdef Ring ring          # None: nothing was taken
+    cdef readonly Ring ring # None: nothing was taken
     cdef rb_slot slot
 
     cdef void holds(self, Ring ring, const rb_slot *slot) noexcept

@@ -626,6 +626,13 @@ cdef class Lease:
         """Which slot this is."""
         return self.slot.index
 
+    @property
+    def offset(self):
+        """Where its bytes begin in the memory behind `ring.fileno()`: payloads lie at the end of it, one after another."""
+        cdef rb_info info
+        rb_get_info(self.ring.ring, &info)
+        return info.total_bytes - (info.slots - self.slot.index) * info.slot_stride
+
 
 def copy_into(destination, source, *, streaming=None):
     """Copy the bytes of `source` to the beginning of `destination`, both contiguous buffers that do not overlap.

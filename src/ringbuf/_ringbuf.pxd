@@ -54,6 +54,7 @@ cdef extern from "ringbuf.h" nogil:
 
     struct rb_info:
         uint64_t slot_bytes
+        uint64_t slot_stride
         uint64_t total_bytes
         uint32_t slots
         rb_mode mode

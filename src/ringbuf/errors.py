@@ -11,6 +11,9 @@
         VersionMismatch        also RuntimeError: a ring of another layout version
         PeerTableFull          also RuntimeError: no room for one more participant
         WorkerDied             also RuntimeError: a loader's worker is gone
+        SessionLost            also ConnectionError: a server went away, and with it this client's session
+          ClientDropped        the server gave this client up, because it was too slow
+        SourceFailed           also RuntimeError: what a server serves raised an exception
 
 Catch the narrow class where you can act on it, RingbufError where you only report it. A wrong
 argument is a plain TypeError or ValueError; out of memory is a plain OSError.
@@ -25,6 +28,7 @@ import queue
 
 __all__ = [
     "BatchTooLarge",
+    "ClientDropped",
     "Closed",
     "CorruptSegment",
     "Empty",
@@ -32,6 +36,8 @@ __all__ = [
     "Full",
     "PeerTableFull",
     "RingbufError",
+    "SessionLost",
+    "SourceFailed",
     "VersionMismatch",
     "WorkerDied",
 ]
@@ -120,3 +126,31 @@ class WorkerDied(RingbufError, RuntimeError):
         self.pid = pid
         self.exitcode = exitcode
         self.indices = indices
+
+
+class SessionLost(RingbufError, ConnectionError):
+    """The server stopped, died, or does not know this client any more. What was received stays valid."""
+
+
+class ClientDropped(SessionLost):
+    """The server's lag policy gave this client up, so that the others could go on."""
+
+
+class SourceFailed(RingbufError, RuntimeError):
+    """The source of a server raised an exception; every client gets this, and the server stops.
+
+    Attributes
+    ----------
+    kind
+        The name of the exception's type.
+    text
+        Its message.
+    traceback
+        Where it came from, as the server's Python printed it.
+    """
+
+    def __init__(self, message: str = "", *, kind: str = "", text: str = "", traceback: str = ""):
+        super().__init__(message)
+        self.kind = kind
+        self.text = text
+        self.traceback = traceback

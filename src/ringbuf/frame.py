@@ -30,7 +30,7 @@ from .errors import BatchTooLarge, FrameError
 from .rebuild import Schema, compile_schema
 from .tree import Unwieldy, Walk
 
-__all__ = ["FRAME_ROOM", "HEADER_BYTES", "Form", "Plan", "Writer", "plan", "read"]
+__all__ = ["FRAME_ROOM", "HEADER_BYTES", "Form", "Plan", "Writer", "plan", "read", "schema_of"]
 
 ALIGNMENT = 64
 FRAME_ROOM = 4096  # what a slot gets beyond slot_bytes, for header, padding and tail
@@ -283,7 +283,24 @@ def read(exporter, *, copy: bool = False, pickle: bool = False, imports: bool = 
         raise FrameError(f"the frame cannot be rebuilt ({type(error).__name__}: {error})") from error
 
 
+def schema_of(exporter) -> bytes:
+    """The schema of a frame, as its writer put it down; rebuild.compile_schema() reads it. Raises FrameError."""
+    view = _bytes_of(exporter)
+    tail, values_bytes, frame_bytes = _check_header(view)
+    return bytes(view[tail + values_bytes : frame_bytes])
+
+
 def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
+    tail, values_bytes, frame_bytes = _check_header(view)
+    schema_bytes = frame_bytes - tail - values_bytes
+    known = compiled if schema_bytes <= CACHED_BYTES else compile_schema
+    schema = known(bytes(view[tail + values_bytes : frame_bytes]), imports)
+    if values_bytes < schema.fixed.size:
+        raise FrameError(f"the tree asks for {schema.fixed.size} bytes of values, the frame has {values_bytes}")
+    return schema, tail, values_bytes
+
+
+def _check_header(view: memoryview) -> tuple[int, int, int]:
     if len(view) < HEADER_BYTES:
         raise FrameError(f"a frame has at least {HEADER_BYTES} bytes, here are {len(view)}")
     magic, version, frame_bytes, tail, values_bytes, schema_bytes, spare, spare2 = _HEADER.unpack_from(view)
@@ -298,11 +315,7 @@ def _read_header(view: memoryview, imports: bool) -> tuple[Schema, int, int]:
         )
     if schema_bytes > MAX_SCHEMA_BYTES:
         raise FrameError(f"the schema has {schema_bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")
-    known = compiled if schema_bytes <= CACHED_BYTES else compile_schema
-    schema = known(bytes(view[tail + values_bytes : frame_bytes]), imports)
-    if values_bytes < schema.fixed.size:
-        raise FrameError(f"the tree asks for {schema.fixed.size} bytes of values, the frame has {values_bytes}")
-    return schema, tail, values_bytes
+    return tail, values_bytes, frame_bytes
 
 
 compiled = functools.lru_cache(maxsize=_CACHED)(compile_schema)

@@ -23,7 +23,7 @@ from .dtypes import dtype_of
 from .errors import FrameError
 from .tree import FORMATS, MAX_DEPTH
 
-__all__ = ["Schema", "compile_schema"]
+__all__ = ["Schema", "compile_schema", "key_of"]
 
 # Forged frames could otherwise keep a reader busy for a long time.
 MAX_NAMED_CLASSES = 256
@@ -161,7 +161,7 @@ class _Compiler:
 
     def _dict(self, word, rest, depth):
         keys, *nodes = rest
-        keys = [_key(key, 0) for key in keys]
+        keys = [key_of(key, 0) for key in keys]
         if max(collections.Counter(map(hash, keys)).values(), default=0) > MAX_KEYS_PER_HASH:
             raise ValueError(f"more than {MAX_KEYS_PER_HASH} keys of a dict have the same hash")
         pairs = list(zip(keys, self._children(nodes, depth), strict=True))
@@ -235,12 +235,12 @@ _DECODERS = {
 _CONSTANTS = {"True": True, "False": False, "None": None}
 
 
-def _key(key, depth: int):
+def key_of(key, depth: int):
     if type(key) is str:
         return key
     kind, *rest = key
     if kind == "t" and depth < MAX_DEPTH:
-        return tuple(_key(part, depth + 1) for part in rest)
+        return tuple(key_of(part, depth + 1) for part in rest)
     (text,) = rest
     if kind == "i":
         return int(text, 16)

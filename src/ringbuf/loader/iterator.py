@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -114,6 +115,7 @@ class WorkerIterator(Pass):
         self._waiting = False
         self._steady = True  # False while tasks and batches change hands: an interrupt then leaves doubts
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
+        self.hand_out: Callable[[Lease], Any] | None = None  # what becomes of a batch, in place of views of it
         self._account_for_ring()
         try:
             self._crew.start(self._letters)
@@ -303,6 +305,8 @@ class WorkerIterator(Pass):
             if not account.warned_of_copies:
                 account.warned_of_copies = True
                 self._warn_of_copies()
+        elif self.hand_out is not None and kind == BATCH:
+            return self.hand_out(lease)
         batch = _messages.read(lease, copy, True, True)
         if kind == NOTED:
             within, passed_over = batch
@@ -424,7 +428,9 @@ class WorkerIterator(Pass):
     def _refuse_within(self) -> None:
         """Whoever waits here and is interrupted by a signal handler would not find its answer any more."""
         if self._waiting:
-            raise RuntimeError("a signal handler asked for a batch, or for a new pass, of an iterator that was in next()")
+            raise RuntimeError(
+                "a signal handler asked for a batch, or for a new pass, of an iterator that was in next()"
+            )
 
     def _wait(self) -> Task | None:
         timeout = self._settings.timeout

@@ -1,0 +1,549 @@
+"""The client's side: a stream of batches from a server, one loop for each epoch.
+
+The stream speaks with its server over a socket for whole messages. It has no thread: all is done in the calls of who iterates. A
+batch is views of the server's memory; that it was let go of is told by the views themselves (_window.pyx).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ringbuf import checks, frame
+from ringbuf.errors import ClientDropped, Closed, RingbufError, SessionLost, SourceFailed, VersionMismatch
+from ringbuf.net import local
+from ringbuf.net._window import Doorbell, Segment, Window
+from ringbuf.net.fields import fields_of
+from ringbuf.net.local import Gone
+from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, encode, parse, version
+
+__all__ = ["Epoch", "Stream", "StreamStats", "connect"]
+
+AHEAD = 2  # batches that are under way to a client while it works on one
+LOOK_AGAIN_S = 0.05  # between two looks for a server that is not there yet
+
+
+@dataclass(frozen=True)
+class StreamStats:
+    """What a stream has received, over all its epochs and sessions."""
+
+    batches: int
+    """Batches handed out."""
+    bytes: int
+    """Their size, as frames."""
+    copies: int
+    """Batches handed out as private copies, because so many others were held that the server ran short of slots."""
+    wait_s: float
+    """Seconds waited for a batch."""
+    held: int
+    """Batches that are looked at now."""
+    reconnects: int
+    """Sessions begun in the place of lost ones."""
+
+
+def connect(
+    address: str,
+    *,
+    timeout: float | None = 10.0,
+    keys: Any = None,
+    join: str = "now",
+    ahead: int = AHEAD,
+    reconnect: bool = False,
+    state: dict | None = None,
+    label: str | None = None,
+    share: str | None = None,
+) -> Stream:
+    """Connect to a server: by its name on this machine, or at "tcp://host:port".
+
+    timeout: seconds to wait for it to be there; None for as long as it takes.
+    keys: for an address: a folder with this client's keys and the server's public one (`ringbuf keygen`).
+    join: of a broadcast: "now" begins in the midst of the epoch, "next" with the next one.
+    ahead: batches that may be under way while one is worked on, at most 32.
+    reconnect: go on at the same place when the server was started anew, as far as its source can.
+    state: from `Stream.state_dict()`: begin where that one was.
+    label: what the server calls this client in what it shows.
+    share: for an address: several streams of this machine that give the same name here share one download.
+    Raises FileNotFoundError, naming the servers that run; ConnectionError, PermissionError, VersionMismatch.
+    """
+    checks.seconds("timeout", timeout)
+    checks.whole("ahead", ahead, at_least=1, at_most=32)
+    checks.choice("join", join, {"now": None, "next": None})
+    if "://" in address:
+        from ringbuf.net.dial import Remote  # needs pyzmq
+
+        dial: Any = Remote(address, keys=keys, share=share, timeout=timeout)
+    elif keys is not None or share is not None:
+        raise ValueError("keys= and share= are for addresses such as 'tcp://host:5557'; a name means this machine")
+    else:
+        dial = Local(local.server_name(address))
+    stream = Stream(dial, join=join, ahead=ahead, reconnect=reconnect, label=label, timeout=timeout)
+    if state is not None:
+        stream.load_state_dict(state)
+    try:
+        stream._open()
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+class Local:
+    """How to reach a server of this machine."""
+
+    local = True
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self) -> socket.socket:
+        return local.connect(self.name)
+
+
+class Stream:
+    """Batches from a server. `for batch in stream:` is one epoch, and ends with it.
+
+    Arrays are views of the server's memory: in "split" they may be written to, in "broadcast" they are read-only. They stay
+    valid for as long as they are kept, whatever becomes of the server. A batch counts as done when the next one is asked for;
+    if this process dies before, another client gets it.
+
+    local: whether the server is on this machine.
+    mode: "split" or "broadcast".
+    epochs: how many there are; None for no end.
+    epoch: the epoch that the loop is in; between loops, the next one.
+    """
+
+    def __init__(self, dial: Any, *, join: str, ahead: int, reconnect: bool, label: str | None, timeout: float | None):
+        self._dial = dial
+        self._join, self._ahead, self._reconnect, self._label, self._timeout = join, ahead, reconnect, label, timeout
+        self._sock: socket.socket | None = None
+        self._bell: Doorbell | None = None
+        self._segments: dict[int, Segment] = {}
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._seq = 0  # of the last batch handed out
+        self._place: tuple[int, int] | None = None  # of that batch, if it is not done yet
+        self._at = (0, 0)  # all before it are done
+        self._done: set[int] = set()  # and these of its epoch
+        self._resume = False  # whether the place counts
+        self._loop: Epoch | None = None
+        self._closed = False
+        self._finished = False
+        self._leaving = False  # a loop was left, and the server has not answered yet
+        self._lost: BaseException | None = None
+        self._schema: dict | None = None
+        self._warned = False
+        self._batches = self._bytes = self._copies = self._reconnects = 0
+        self._waited_s = 0.0
+        self.local: bool = dial.local
+        self.mode = ""
+        self.epochs: int | None = None
+        self.epoch = 0
+        self.name = ""
+
+    # ---- looking at it
+
+    @property
+    def fields(self) -> Any:
+        """What batches are made of: their nesting with a Field(dtype, shape) for each leaf, as it was in the server's first
+        batch. Waits until the server has that."""
+        schema = self._wait_for_schema()["schema"]
+        if schema is None:
+            raise RingbufError("the description of the batches is too long to be sent ahead")
+        return fields_of(schema.encode("utf-8", "surrogatepass"))
+
+    def __len__(self) -> int:
+        """Batches of an epoch, of all clients together. Raises TypeError where the source does not know."""
+        length = self._wait_for_schema()["length"]
+        if length is None:
+            raise TypeError("the server's source has no length")
+        return length
+
+    def stats(self) -> StreamStats:
+        return StreamStats(
+            batches=self._batches,
+            bytes=self._bytes,
+            copies=self._copies,
+            wait_s=self._waited_s,
+            held=0 if self._bell is None else self._bell.held,
+            reconnects=self._reconnects,
+        )
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<Stream {self._dial.name!r} {self.mode} epoch {self.epoch}{state}>"
+
+    # ---- batches
+
+    def __iter__(self) -> Epoch:
+        """Begin a loop over the next epoch. A loop that was not ended ends with that."""
+        self._check_process()
+        with self._lock:
+            if self._loop is not None:
+                self._loop.close()
+            self._raise_if_over()
+            while self._leaving:
+                self._hear(until=None)
+            self._raise_if_finished()
+            self._loop = loop = Epoch(self)
+            self._begin()
+            return loop
+
+    def _begin(self) -> None:
+        self._send(Message(Kind.BEGIN, extra=self._seq + self._ahead))
+
+    def _next(self, loop: Epoch) -> Any:
+        self._check_process()
+        with self._lock:
+            if loop is not self._loop:
+                raise StopIteration
+            self._settle()
+            began = time.monotonic()
+            try:
+                return self._wait_for_batch()
+            finally:
+                self._waited_s += time.monotonic() - began
+
+    def _wait_for_batch(self) -> Any:
+        """The next batch; StopIteration at the end of the epoch."""
+        self._raise_if_over()
+        self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq + self._ahead))
+        while True:
+            if self._finished:
+                self._raise_if_finished()
+                self._end_loop(self.epoch)
+            received = self._hear(until=None)
+            if received is not None:
+                return received.content
+
+    def _hear(self, until: float | None) -> _Received | None:
+        """Wait for a message of the server, and act on it."""
+        try:
+            self._bell.flush()
+            message, body, descriptors = self._receive_until(until, "its next word")
+        except Gone:
+            self._recover()
+            return None
+        except ProtocolError as error:
+            self._lose(SessionLost(f"what came from the server was not understood: {error}"))
+        return self._take_in(message, body, descriptors)
+
+    def _take_in(self, message: Message, body: memoryview, descriptors: list[int]) -> _Received | None:
+        """One message of the server."""
+        kind = message.kind
+        try:
+            if kind == Kind.SEGMENT:
+                self._map(message, descriptors)
+                return None
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        try:
+            if kind == Kind.LEFT:
+                self._seq, self._leaving = message.seq, False
+            elif self._leaving and kind in (Kind.BATCH, Kind.END):
+                pass  # sent before the server knew that the loop was left
+            elif kind == Kind.BATCH:
+                return _Received(self._batch(message))
+            elif kind == Kind.SCHEMA:
+                self._schema = parse(body, length=(int, type(None)), schema=(str, type(None)))
+            elif kind == Kind.END:
+                self._end_loop(message.epoch)
+            elif kind == Kind.FINISHED:
+                self._finished = True
+            elif kind == Kind.FAILED:
+                said = parse(body, kind=str, text=str, traceback=str)
+                text = (
+                    f"the server's source raised {said['kind']}: {said['text']}\n\nOn the server:\n{said['traceback']}"
+                )
+                self._lose(SourceFailed(text, **said))
+            elif kind in (Kind.DROPPED, Kind.REFUSED, Kind.BYE):
+                text = parse(body, text=str)["text"] if len(body) else "the server ended the session"
+                if kind == Kind.BYE and self._reconnect:
+                    self._recover()
+                else:
+                    self._lose(ClientDropped(text) if kind == Kind.DROPPED else SessionLost(text))
+            else:
+                raise ProtocolError(f"a server does not say {kind} here")
+        except ProtocolError as error:
+            self._lose(SessionLost(f"what came from the server was not understood: {error}"))
+        return None
+
+    def _map(self, message: Message, descriptors: list[int]) -> None:
+        if len(descriptors) != 1:
+            self._lose(SessionLost("the server's memory did not come along; has this process too many open files?"))
+        for number in [number for number in self._segments if number < message.index]:
+            del self._segments[number]  # views of it keep it for as long as they need it
+        self._segments[message.segment] = Segment(descriptors[0], message.nbytes, bool(message.flags & 1))
+
+    def _batch(self, message: Message) -> Any:
+        segment = self._segments.get(message.segment)
+        if segment is None or message.seq != self._seq + 1:
+            raise ProtocolError(f"batch {message.seq} in memory {message.segment} was not due")
+        self._seq = message.seq
+        window = Window(segment, message.offset, message.nbytes, self._bell, message.seq)
+        copy = bool(message.flags & COPY)
+        content = frame.read(window, copy=copy)
+        if self.mode == "split" and message.epoch == self._at[0]:
+            self._move_to(message.epoch, max(self._at[1], message.extra))
+        self._place = message.epoch, message.index
+        self.epoch = message.epoch
+        self._batches += 1
+        self._bytes += message.nbytes
+        self._copies += copy
+        return content
+
+    def _settle(self) -> None:
+        """What was handed out last is done."""
+        if self._place is None:
+            return
+        epoch, index = self._place
+        self._place = None
+        if epoch != self._at[0]:
+            self._at, self._done = (epoch, index if self.mode == "broadcast" else 0), set()
+        self._done.add(index)
+        self._move_to(epoch, self._at[1])
+
+    def _move_to(self, epoch: int, index: int) -> None:
+        while index in self._done:
+            index += 1
+        self._done = {other for other in self._done if other > index}
+        self._at = epoch, index
+
+    def _end_loop(self, epoch: int) -> None:
+        self._loop = None
+        self.epoch = epoch + 1
+        self._at, self._done = (self.epoch, 0), set()
+        raise StopIteration
+
+    def _leave(self, loop: Epoch) -> None:
+        """A loop ended before its epoch did."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            if self._loop is not loop:
+                return
+            self._loop = None
+            self._settle()
+            self.epoch += 1
+            if self._sock is not None and not self._finished:
+                self._send(Message(Kind.LEAVE, seq=self._seq))
+                self._leaving = True
+
+    # ---- where it is
+
+    def state_dict(self) -> dict:
+        """The place up to which this client is done, the batch in hand included: {"epoch", "index", "done"}. A stream that
+        loads it before its first loop, or `connect(..., state=...)`, goes on there, as far as the server's source can.
+
+        epoch, index: all batches before this one are done, in "split" by whomever; done: later ones of the epoch that are, too.
+        """
+        self._check_process()
+        with self._lock:
+            if self._place is not None:
+                self._settle()
+                if self._sock is not None:
+                    self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq))
+            epoch, index = self._at
+            if epoch < self.epoch:  # the loop over it ended, or was left
+                return {"epoch": self.epoch, "index": 0, "done": []}
+            return {"epoch": epoch, "index": index, "done": sorted(self._done)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Begin where the stream was that gave this. Raises RingbufError once a loop has begun."""
+        if not isinstance(state, dict) or not {"epoch", "index", "done"} <= state.keys():
+            raise TypeError(f"state should be the dict that state_dict() gave, got {state!r}")
+        epoch = checks.whole("state['epoch']", state["epoch"], at_least=0, at_most=1 << 40)
+        index = checks.whole("state['index']", state["index"], at_least=0, at_most=1 << 40)
+        with self._lock:
+            if self._batches or self._loop is not None:
+                raise RingbufError("a stream that has begun cannot be moved; connect anew, with state=")
+            self._at, self._done, self.epoch, self._resume = (epoch, index), set(state["done"]), epoch, True
+            if self._sock is not None:
+                self._hang_up()
+                self._open()
+
+    # ---- the connection
+
+    def _open(self) -> None:
+        """Connect, and hear the server's welcome."""
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            try:
+                sock = self._dial()
+                break
+            except (FileNotFoundError, ConnectionRefusedError):
+                if until is not None and time.monotonic() >= until:
+                    raise
+            time.sleep(LOOK_AGAIN_S)
+        self._sock = sock
+        self._bell = Doorbell(sock, encode(Message(Kind.FREE)))
+        self._segments = {}
+        self._seq = 0
+        self._place = None
+        self._leaving = False
+        hello: dict[str, Any] = {
+            "version": version(),
+            "label": self._label or f"process {os.getpid()}",
+            "join": self._join,
+        }
+        if self._resume:
+            hello.update(at=list(self._at), done=sorted(self._done)[:4096])
+        try:
+            self._send(Message(Kind.HELLO), hello)
+            self._hear_welcome(until)
+        except Gone as error:
+            self._hang_up()
+            raise SessionLost("the server closed the connection before it said anything") from error
+        except BaseException:
+            self._hang_up()
+            raise
+        self._resume = True
+
+    def _hear_welcome(self, until: float | None) -> None:
+        message, body, descriptors = self._receive_until(until, "a word of welcome")
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if message.kind == Kind.REFUSED:
+            text = parse(body, text=str)["text"]
+            raise (VersionMismatch if "protocol" in text else SessionLost)(f"the server refused this client: {text}")
+        if message.kind in (Kind.FAILED, Kind.BYE, Kind.FINISHED):
+            raise SessionLost("the server is about to stop")
+        if message.kind != Kind.WELCOME:
+            raise ProtocolError(f"a server's first word is WELCOME, not {message.kind}")
+        said = parse(body, mode=str, epochs=(int, type(None)), name=str)
+        self.mode, self.epochs, self.name = said["mode"], said["epochs"], said["name"]
+
+    def _receive_until(self, until: float | None, what: str) -> tuple[Message, memoryview, list[int]]:
+        if until is not None:
+            self._sock.settimeout(max(0.001, until - time.monotonic()))
+        try:
+            return local.receive(self._sock)
+        except TimeoutError:
+            raise ConnectionError(f"the server {self._dial.name!r} is there, but {what} did not come in time") from None
+        finally:
+            if until is not None and self._sock is not None:
+                self._sock.settimeout(None)
+
+    def _wait_for_schema(self) -> dict:
+        self._check_process()
+        with self._lock:
+            until = None if self._timeout is None else time.monotonic() + self._timeout
+            while self._schema is None:  # it comes before any batch
+                self._raise_if_over()
+                self._hear(until)
+            return self._schema
+
+    def _send(self, message: Message, body: dict | None = None) -> None:
+        """To a server that is gone there is nothing to say; that it is gone shows once all is read that it has said."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._sock.sendmsg([encode(message, body)], [], socket.MSG_NOSIGNAL)
+
+    def _recover(self) -> None:
+        """The server is gone. Go on with the next one, if that is wanted."""
+        if not self._reconnect:
+            self._lose(SessionLost(f"the server {self._dial.name!r} went away; batches that were received stay valid"))
+        self._settle()
+        self._hang_up()
+        try:
+            self._open()
+            if self._loop is not None:
+                self._begin()
+        except (OSError, RingbufError) as error:
+            self._lose(SessionLost(f"the server {self._dial.name!r} went away, and another could not be had: {error}"))
+        self._reconnects += 1
+
+    def _lose(self, error: BaseException) -> None:
+        self._lost = error
+        self._loop = None
+        self._hang_up()
+        raise error
+
+    def _raise_if_over(self) -> None:
+        if self._closed:
+            raise Closed("this stream was closed; connect again")
+        if self._lost is not None:
+            raise self._lost
+
+    def _raise_if_finished(self) -> None:
+        if self._finished and (self.epochs is None or self.epoch >= self.epochs):
+            self._loop = None
+            raise Closed(f"the server's {self.epochs} epochs are over, and it has stopped")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"this stream belongs to process {self._pid}; in a forked process connect anew")
+
+    def _hang_up(self) -> None:
+        sock, bell = self._sock, self._bell
+        self._sock = self._bell = None
+        self._segments = {}
+        if bell is not None:
+            bell.hush()
+        if sock is not None:
+            sock.close()
+
+    def close(self) -> None:
+        """End the session: what was not done goes to other clients. What is held stays valid. Idempotent."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._closed = True
+            if self._sock is not None and self._lost is None:
+                with contextlib.suppress(OSError):
+                    if self._place is not None:
+                        self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq))
+                    self._send(Message(Kind.BYE))
+            self._loop = None
+            self._hang_up()
+            close = getattr(self._dial, "close", None)
+            if close is not None:
+                close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Received:
+    """A batch, which may be None."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any):
+        self.content = content
+
+
+class Epoch:
+    """One loop over a stream. Ends with its epoch; when it is dropped before, the rest of the epoch is left to others."""
+
+    def __init__(self, stream: Stream):
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._stream._next(self)
+
+    def close(self) -> None:
+        """Leave the epoch. Idempotent."""
+        self._stream._leave(self)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()

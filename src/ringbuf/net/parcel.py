@@ -1,0 +1,150 @@
+"""Batches in memory that clients can look at: frames in slots of rings, kept by leases.
+
+    Batch --> Parcel --> Lease --> slot of a ring of a loader, where its worker wrote it; or of the pool, where we did
+
+A slot is free again when nobody has its parcel any more: not the server, not a client, not a message under way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ringbuf import frame
+from ringbuf._core import Lease, Ring
+from ringbuf.errors import Full
+from ringbuf.frame import FRAME_ROOM
+from ringbuf.loader.rings import DataRings
+
+__all__ = ["Memory", "Parcel", "Pool", "SegmentRecord"]
+
+LOOK_S = 0.1  # between two looks at whether the server is to stop, while all slots are in use
+FIRST_SLOT_BYTES = 64 << 10
+
+
+class SegmentRecord:
+    """The memory of a ring, as clients know it.
+
+    number: its name in messages, from 1.
+    """
+
+    def __init__(self, number: int, ring: Ring):
+        self.number = number
+        self.nbytes = ring.total_bytes
+        self.slots = ring.slots
+        self._ring = ring
+
+    def descriptor(self, writable: bool) -> int:
+        """A new descriptor of the memory, the caller's to close; through one that is not writable nobody can map it so that it
+        can be written to. Not a duplicate of the ring's own, with which our proof of life would outlive us."""
+        return os.open(f"/proc/self/fd/{self._ring.fileno()}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+
+class Memory:
+    """All rings that batches lie in."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._by_ring: dict[int, tuple[Ring, SegmentRecord]] = {}
+
+    def record(self, ring: Ring) -> SegmentRecord:
+        known = self._by_ring.get(id(ring))
+        if known is None:
+            for key, (other, _) in list(self._by_ring.items()):
+                if other.closed and not other.held:
+                    del self._by_ring[key]
+            known = self._by_ring[id(ring)] = ring, SegmentRecord(next(self._numbers), ring)
+        return known[1]
+
+    @property
+    def oldest(self) -> int:
+        """The lowest number that is in use."""
+        return min((record.number for _, record in self._by_ring.values()), default=0)
+
+
+class Parcel:
+    """The frame of one batch.
+
+    copied: whether the server copied it, and not its maker alone wrote it.
+    """
+
+    __slots__ = ("copied", "lease", "nbytes", "offset", "segment")
+
+    def __init__(self, lease: Lease, segment: SegmentRecord, *, copied: bool):
+        self.lease, self.segment, self.copied = lease, segment, copied
+        self.offset, self.nbytes = lease.offset, lease.nbytes
+
+    @property
+    def scarce(self) -> bool:
+        """Whether so many slots are in hands that who gets this one had better give it back soon."""
+        ring = self.lease.ring
+        return ring.held > ring.slots // 2
+
+    def schema(self) -> bytes:
+        """How its frame describes what it is made of."""
+        return frame.schema_of(self.lease)
+
+
+class Pool:
+    """A ring of the server's own, for batches that are not in shared memory: they are copied once.
+
+    slots: how many batches it holds at once.
+    stopped: whether there is no more use in waiting for a slot.
+    """
+
+    def __init__(self, memory: Memory, slots: int, stopped: Callable[[], bool]):
+        self._memory = memory
+        self._slots = slots
+        self._stopped = stopped
+        self._rings: DataRings | None = None
+
+    def put(self, batch: Any) -> Parcel | None:
+        """Copy a batch into a slot, as soon as one is free. None when there is no more use in it.
+
+        Raises TypeError for what cannot be sent, naming the path; OSError when memory is short.
+        """
+        plan = frame.plan(batch)
+        needed = max(plan.data_bytes, plan.frame_bytes - FRAME_ROOM)
+        claim = self._claim(needed)
+        if claim is None:
+            return None
+        with claim:
+            claim.secure()
+            claim.commit(plan.write(claim))
+        return self._take(claim.tag)
+
+    def receive(self, nbytes: int, fill: Callable[[np.ndarray], None]) -> Parcel | None:
+        """Have `fill` write a frame of `nbytes` into a slot."""
+        claim = self._claim(max(1, nbytes - FRAME_ROOM))
+        if claim is None:
+            return None
+        with claim:
+            claim.secure()
+            fill(np.frombuffer(claim, np.uint8, nbytes))
+            claim.commit(nbytes)
+        return self._take(claim.tag)
+
+    def close(self) -> None:
+        if self._rings is not None:
+            self._rings.close()
+
+    def _claim(self, needed_bytes: int) -> Any:
+        if self._rings is None:
+            self._rings = DataRings(slots=self._slots, slot_bytes=max(FIRST_SLOT_BYTES, needed_bytes), max_bytes=None)
+        elif self._rings.slot_bytes < needed_bytes:
+            newest = self._rings.fitting(needed_bytes, above=self._rings.newest)
+            self._rings.retire_below(newest)
+        while not self._stopped():
+            try:
+                return self._rings.current.claim(timeout=LOOK_S)
+            except Full:
+                continue
+        return None
+
+    def _take(self, tag: int) -> Parcel:
+        ring = self._rings.current
+        return Parcel(ring.take(timeout=0, tag=tag), self._memory.record(ring), copied=True)
