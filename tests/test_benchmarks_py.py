@@ -249,3 +249,22 @@ def test_a_figure_that_is_not_there_gets_no_verdict(canned):
     cells = {"mem/nothing/4": canned["loaders"]["cells"]["mem/nothing/4"]}
     rows = reach.table({"loaders": {"cells": cells}})
     assert {row["what"].partition(",")[0] for row in rows} == {"mem"}
+
+
+def test_the_server_is_measured_against_the_loader_and_pyzmq(tmp_path):
+    ways = ["loader", "local", "broadcast_1", "broadcast_2", "bare", "fuel"]
+    command = [sys.executable, "-m", "benchmarks.py.server", "--quick", f"--json={tmp_path}/out.json", "--only", *ways]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert not result["failures"], done.stdout
+    assert all(len(runs) == 1 and runs[0]["rate"] > 0 for runs in result["runs"].values())
+    assert {(row["ours"], row["theirs"]) for row in result["aims"]} == {("local", "loader"), ("broadcast_2", "broadcast_1")}
+
+
+def test_a_server_that_fails_is_said_to_have(tmp_path):
+    from benchmarks.py import server_cases
+
+    address = "tcp://1.1.1.1:1"  # is not this machine's
+    with pytest.raises(RuntimeError, match=r"the server failed: .*address"), server_cases._serving("bare", 1, address, tmp_path):
+        pass

@@ -5,11 +5,11 @@
     python -m benchmarks.py --only mem small messages --peers ring torch ideal --runs 5 --json out.json
     python -m benchmarks.py --report-only out.json          # the page of figures that were taken before
 
-Parts: the workloads by name, messages, scaling, startup, and c, which is benchmarks/c where that is built. Peers take turns,
-each run in a fresh process, so that what the machine does besides hits all of them. A peer that cannot be imported is
-skipped, one that fails is left out of that table; either is said while it runs and on the page. Without --only and
---peers the page is docs/benchmarks.md, with its pictures beside it; else it is written where --page says, if it does.
-benchmarks/README.md says what each part measures, and what it does not.
+Parts: the workloads by name, messages, scaling, startup, server (left out of the quick set unless it is asked for), and c,
+which is benchmarks/c where that is built. Peers take turns, each run in a fresh process, so that what the machine does
+besides hits all of them. A peer that cannot be imported is skipped, one that fails is left out of that table; either is said
+while it runs and on the page. Without --only and --peers the page is docs/benchmarks.md, with its pictures beside it; else it
+is written where --page says, if it does. benchmarks/README.md says what each part measures, and what it does not.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from benchmarks.py.turns import ROOT, at_least
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-OTHER_PARTS = ("messages", "scaling", "startup", "c")
+OTHER_PARTS = ("messages", "scaling", "startup", "server", "c")
+LONG_PARTS = ("server",)  # left out of the quick set, unless --only asks for them
 # Of the parts with programs of their own, what they are told: short, but of use; and at length.
 STARTUP = {"tiny": ["--quick"], "quick": ["--runs=1"], "full": []}
+SERVER = {"tiny": ["--quick"], "quick": ["--runs=3"], "full": []}
 C = {"tiny": ["--quick"], "quick": ["--runs=3", "--ms=10", "--samples=3"], "full": []}
 
 
@@ -87,7 +89,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    wanted = options.only or [*plan.BATCHES, *OTHER_PARTS]
+    parts = [part for part in OTHER_PARTS if options.size == "full" or part not in LONG_PARTS]
+    wanted = options.only or [*plan.BATCHES, *parts]
     started = datetime.datetime.now()
     result: dict[str, Any] = {
         "date": f"{started:%Y-%m-%d}",
@@ -101,8 +104,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         result["messages"] = messages.take_turns(options.runs, options.size, channels)
     if "scaling" in wanted:
         result["scaling"] = scaling.run_all(options.size)
-    for part, told in (("startup", STARTUP), ("c", C)):
-        module = "benchmarks.py.startup" if part == "startup" else "benchmarks.c"
+    for part, module, told in (
+        ("startup", "benchmarks.py.startup", STARTUP),
+        ("server", "benchmarks.py.server", SERVER),
+        ("c", "benchmarks.c", C),
+    ):
         if part in wanted and importlib.util.find_spec(module):
             result[part] = _program(module, told[options.size], options.json.with_suffix(f".{part}.json"))
     result["load_afterwards"] = machine.describe()["load"]

@@ -75,7 +75,7 @@ def summary(result: dict[str, Any]) -> str:
 def failures(result: dict[str, Any]) -> dict[str, str]:
     """Of all parts, by who failed."""
     found: dict[str, str] = {}
-    for part in ("loaders", "messages", "scaling", "startup", "c"):
+    for part in ("loaders", "messages", "scaling", "startup", "server", "c"):
         of_part = result.get(part, {}).get("failures", {})
         if isinstance(of_part, list):
             of_part = {f"{part} {number}": text for number, text in enumerate(of_part, 1)}
@@ -101,6 +101,8 @@ def _lines(result: dict[str, Any], drawn: dict[str, str]) -> list[str]:
         lines += _scaling(result["scaling"]["curves"], drawn)
     if result.get("startup", {}).get("cases"):
         lines += _startup(result["startup"])
+    if any(result.get("server", {}).get("runs", {}).values()):
+        lines += _server(result["server"])
     if result.get("c", {}).get("tables"):
         lines += _c(result["c"])
     return lines + _rest(result)
@@ -219,6 +221,21 @@ def _startup(part: dict[str, Any]) -> list[str]:
                 rows.append([f"{case}: {title}", _range(ours), _range(theirs), ratio])
     text = "Milliseconds; workers started by fork, samples cost nothing. What each is: `python -m benchmarks.py.startup --help`."
     return ["## Start and restart", "", text, "", *_table(("", "ringbuf", "torch", "ratio"), rows)]
+
+
+def _server(part: dict[str, Any]) -> list[str]:
+    rows = [
+        [part["labels"][way], _ranged([run["rate"] for run in runs]), digits(1e3 * median([run["cpu"] for run in runs]))]
+        for way, runs in part["runs"].items()
+        if runs
+    ]
+    aims = [
+        [row["what"], f"{row['ours']} / {row['theirs']}", row["goal"], _range(row), "met" if row["met"] else "**not met**"]
+        for row in part["aims"]
+    ]
+    text = "Batches of 38 MB from a server to trainers; TCP over loopback. What each is: `python -m benchmarks.py.server --help`."
+    lines = ["## A server", "", text, "", *_table(("", "GB/s", "who serves: CPU, ms a batch"), rows)]
+    return lines + _table(("", "ratio of", "goal", "measured", ""), aims)
 
 
 def _c(part: dict[str, Any]) -> list[str]:
