@@ -17,7 +17,7 @@ LOADERS = ("ring", "ring_torch", "ring_pull", "torch")
 MOVERS = ("iceoryx2", "faster_fifo", "ideal", "ideal_nt")
 LARGE = ("ring", "ring_torch", "torch", "iceoryx2", "ideal", "ideal_nt")
 QUICK = {
-    ("mem", "nothing"): (*LOADERS, "ring_into", *MOVERS),
+    ("mem", "nothing"): (*LOADERS, "ring_few", *MOVERS),
     ("mem", "all"): LARGE,
     ("img", "nothing"): LARGE,
     ("small", "nothing"): ("ring", "ring_torch", "torch", "iceoryx2", "faster_fifo", "pyzmq", "ideal"),

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.py.figures import paired, values
 from benchmarks.py.plan import key
 
-OURS = ("ring", "ring_torch", "ring_pull", "ring_into", "ring_spawn")
+OURS = ("ring", "ring_torch", "ring_pull", "ring_into", "ring_few", "ring_spawn")
 CEILINGS = ("ideal", "ideal_nt")
 BEST = "best other"
 
@@ -45,6 +45,7 @@ LARGE = {
     ("ring", "iceoryx2"): 1.1,
 }
 LARGE_READ = {("ring_torch", "torch"): 3.5, ("ring", "ideal"): 1.0, ("ring", BEST): 1.1}
+MEMORY = ("ring_torch", "ring", "ring_few")
 SEEDS = {"seed": "seed, legacy normals", "seed-pcg": "seed, PCG64"}
 
 AIMS = [
@@ -65,7 +66,8 @@ AIMS = [
         )
     ),
     Aim("mem, the consumer's CPU for a batch", key("mem"), "cpu", "ring_torch", "torch", most=0.1),
-    Aim("mem, peak memory of all processes", key("mem"), "memory", "ring_torch", "torch", most=0.6),
+    *(Aim("mem, peak memory of all processes", key("mem"), "memory", ours, "torch", most=0.6) for ours in MEMORY),
+    Aim("mem, rate with 6 slots", key("mem"), "rate", "ring_few", "torch", least=5),
 ]
 MESSAGES = {"faster_fifo": 3.0, "pyzmq": 1.0}
 """Messages of 64 bytes from one process to another, by put and get: how many times the rate of others."""

@@ -45,6 +45,7 @@ NAMES = {
     "ring_torch": Peer("ring_torch"),
     "ring_pull": Peer("ring_torch", {"dispatch": "pull"}, "ringbuf RingLoader (torch, pull)"),
     "ring_into": Peer("ring_numpy", {"into": True}, "ringbuf RingLoader (numpy, into)", only=STACKED),
+    "ring_few": Peer("ring_numpy", {"slots": 6}, "ringbuf RingLoader (numpy, 6 slots)", only=("mem", "img")),
     "ring_spawn": Peer("ring_torch", {"start": "spawn"}, "ringbuf RingLoader (torch, spawn)", only=FRESH),
     "torch": Peer("torch_loader", fewer={"small": 8}),
     "torch_new": Peer("torch_loader", {"persistent": False}, "torch DataLoader (new workers)", fewer={"small": 8}),

@@ -18,7 +18,7 @@ __all__ = ["DataRings", "RingPool", "first_slot_bytes"]
 FIRST_SLOT_BYTES = 64 << 10  # before anything is known about the batches; with many slots, less:
 FIRST_RING_BYTES = 16 << 20
 PAGE = 4096
-HEADROOM = 8  # an eighth more than the batch that asked
+HEADROOM = 8  # an eighth more than the batch that asked, from the second time on: most loaders' batches are of one size
 
 
 class DataRings:
@@ -69,7 +69,8 @@ class DataRings:
         known = self.known_fitting(needed_bytes, above)
         if known is not None:
             return known
-        wanted = _whole_pages(needed_bytes + needed_bytes // HEADROOM + FRAME_ROOM) - FRAME_ROOM
+        headroom = needed_bytes // HEADROOM if self.newest > 0 else 0
+        wanted = _whole_pages(needed_bytes + headroom + FRAME_ROOM) - FRAME_ROOM
         if self.max_bytes is not None:
             most = self.max_bytes // self.slots
             if needed_bytes > most:
