@@ -558,3 +558,12 @@ def test_copy_into_refuses_what_does_not_fit_or_must_not_be_written():
         copy_into(b"1234", b"1234")
     with pytest.raises((BufferError, ValueError)):
         copy_into(bytearray(100), np.arange(10)[::2])
+
+
+def test_a_lease_says_where_in_the_rings_memory_its_bytes_lie(ring):
+    for text in (b"one", b"two", b"three"):
+        send(ring, text)
+    leases = [ring.take(timeout=0) for _ in range(3)]
+    assert all(lease.ring is ring for lease in leases)
+    assert [os.pread(ring.fileno(), lease.nbytes, lease.offset) for lease in leases] == [b"one", b"two", b"three"]
+    assert all(lease.offset + ring.slot_bytes <= ring.total_bytes for lease in leases)
