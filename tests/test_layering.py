@@ -40,7 +40,7 @@ PYTHON_ROWS = [
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],
     ["loader._samples", "loader.spec", "loader.post"],
     ["loader.fetch"],
-    ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook", "loader._ledger"],
+    ["loader.passes", "loader.tasks", "loader.outlet", "loader.logbook", "loader.sharing", "loader._ledger"],
     ["loader.worker"],
     ["loader.lifecycle"],
     ["loader.losses"],

@@ -5,7 +5,7 @@ Nothing here knows of rings. A fetcher is given a `Room` for the memory of a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -25,6 +25,8 @@ __all__ = ["LEFT_OUT", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", 
 # The last batch of an iterable may be much shorter than a batch size that means "all there is". Up to this much
 # is reserved on trust; beyond, only after a full batch has been seen.
 TRUSTED_BYTES = 16 << 20
+
+Shared = Callable[[int], "tuple[Any] | None"]  # see MapFetcher.share
 
 
 class Room(Protocol):
@@ -142,6 +144,22 @@ class MapFetcher(Fetcher):
         self._samples = Samples(dataset, self._pause, substitute)
         self._in_place = self._batched and self._collate_fn is self._dialect.collate and _writes_in_place(dataset)
         self._template: Any = None  # a sample, for the layout of the next batch
+        self._shared: Shared | None = None
+
+    def share(self, shared: Shared | None) -> None:
+        """Make the next batches with the help of others; None: without.
+
+        shared: called with each place in the batch, in order; returns (sample,) where somebody else has made it.
+        """
+        self._shared = shared
+
+    def lend(self, job: Job, places: Iterable[int]) -> Iterator:
+        """The samples at some places of a batch that somebody else makes. Whatever goes wrong is raised."""
+        for place in places:
+            index = job.index[place]
+            if job.seed is not None:
+                seed_sample(job.seed, job.batch, place)
+            yield self._lend_row(index) if self._in_place else self.dataset[index]
 
     @property
     def at(self) -> Any:
@@ -172,9 +190,22 @@ class MapFetcher(Fetcher):
             # Let through, it would end the epoch in silence.
             raise no_sample(self.at) from stop
 
-    def _begin(self, job: Job, indices: list) -> Samples:
+    def _begin(self, job: Job, indices: list) -> Iterator:
         """The samples of a batch, without those that are left out."""
+        if self._shared is not None:
+            return self._begin_shared(job, indices, self._shared)
         return self._samples.begin(indices, None if job.seed is None else partial(seed_sample, job.seed, job.batch))
+
+    def _begin_shared(self, job: Job, indices: list, shared: Shared) -> Iterator:
+        for place, index in enumerate(indices):
+            self._pause()
+            given = shared(place)
+            if given is not None:
+                self._samples.at = index
+                yield given[0]
+            elif (sample := self._sample(job, place, index)) is not LEFT_OUT:
+                yield sample
+        self._samples.at = None
 
     def _sample(self, job: Job, row: int, index: Any) -> Any:
         """One alone, or LEFT_OUT."""
@@ -211,7 +242,7 @@ class MapFetcher(Fetcher):
                     self._template = sample
                     stack = self._rows_of(indices, room)
                     self._put(stack, sample)
-            else:
+            elif self._shared is None or not self._put_shared(stack, place, index, self._shared):
                 self._write_row(stack, job, place, index)
             left -= 1
             if left == 0:
@@ -238,6 +269,27 @@ class MapFetcher(Fetcher):
             raise RuntimeError(
                 f"sample {self.at!r} is {_outline(sample)}, but a row of its batch is {_outline(self._template)}"
             ) from None
+
+    def _put_shared(self, stack: Stack, place: int, index: Any, shared: Shared) -> bool:
+        """Lay down what somebody else has written for this row. Returns whether there is such a thing, and it fits."""
+        given = shared(place)
+        if given is None or _outline(given[0]) != _outline(stack.row(stack.filled)):
+            return False
+        self._samples.at = index
+        self._put(stack, given[0])
+        return True
+
+    def _lend_row(self, index: Any) -> Any:
+        """A row for somebody else: as it is in a batch, so that numbers are arrays."""
+        template = self._template if self._template is not None else self.dataset[index]
+        stack = self._dialect.stack(template, rows=1, indices=[index], in_place=True)
+        stack.allocate(np.empty)
+        if self._template is None:
+            stack.fill((template,))
+            self._template = template
+        elif self.dataset.__getitem_into__(index, stack.row(0)) is not None:
+            raise TypeError("nothing should be returned")  # which the maker of the batch will tell
+        return stack.row(0)
 
     def _write_row(self, stack: Stack, job: Job, place: int, index: Any) -> None:
         self._samples.at = index

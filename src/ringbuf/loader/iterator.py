@@ -29,6 +29,7 @@ from ringbuf.loader.losses import Losses
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
+from ringbuf.loader.sharing import Offer
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import LEFT_OUT, PassedOver
 from ringbuf.loader.tasks import TaskBoard
@@ -72,6 +73,14 @@ class Settings(NamedTuple):
         return not self.shared and self.seed_by == "worker"
 
     @property
+    def divided(self) -> bool:
+        """Whether workers make the first batch of a pass together: where it is made row by row."""
+        spec = self.spec
+        if not self.shared or self.dispatch != "pull" or spec.num_workers < 2:
+            return False
+        return spec.batched and spec.collate_fn is spec.dialect.collate and not getattr(spec.dataset, "__getitems__", None)
+
+    @property
     def logged(self) -> bool:
         """Whether workers note where their random streams stand."""
         return self.on_worker_death == "restart" and self.seed_by == "worker"
@@ -98,9 +107,11 @@ class WorkerIterator(Pass):
         self._board = TaskBoard(settings.outstanding, None if self._shared else settings.spec.num_workers)
         self._crew = Crew(self._board, context=settings.context, spec=settings.spec)
         self._logbook = Logbook(settings.spec.num_workers) if settings.logged else None
+        self._offer = Offer() if settings.divided else None
         # Runs when this object is collected, and at exit; never in a forked child.
+        memory = [thing for thing in (self._logbook, self._offer) if thing is not None]
         self._end = util.Finalize(
-            self, _end, args=(self._crew, self._board, self._rings, pool, self._logbook), exitpriority=EXIT_PRIORITY
+            self, _end, args=(self._crew, self._board, self._rings, pool, memory), exitpriority=EXIT_PRIORITY
         )
         # One slot for each worker stays in play, if there are so many.
         self._most_held = self._rings.slots - max(1, min(settings.spec.num_workers, self._rings.slots - 2))
@@ -347,6 +358,9 @@ class WorkerIterator(Pass):
         self._next_worker = 0
         for _ in range(self._settings.outstanding):
             self._pull()
+        if self._offer is not None and self._tasks:
+            first = self._tasks.first()
+            self._offer.make(first.number, first.index, first.packed)
         self._dispatch()
 
     def _pull(self) -> None:
@@ -526,7 +540,8 @@ class WorkerIterator(Pass):
     def _letters(self, worker_id: int, source: int = NOWHERE, skipped: int = 0) -> list[tuple[list, int | None]]:
         """What a new worker gets before anything else."""
         log = (["log", source, skipped], None if self._logbook is None else self._logbook.fileno())
-        return [*self._board.letters(worker_id), self._ring_message(), log]
+        shared = (["shared"], None if self._offer is None else self._offer.fileno())
+        return [*self._board.letters(worker_id), self._ring_message(), log, shared]
 
     # ---- when no answer comes
 
@@ -666,14 +681,14 @@ class WorkerIterator(Pass):
         )
 
 
-def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool, logbook: Logbook | None) -> None:
+def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool, memory: list[Logbook | Offer]) -> None:
     """What an iterator leaves to be done."""
     try:
         crew.stop()
     finally:
         board.close()
-        if logbook is not None:
-            logbook.close()
+        for thing in memory:
+            thing.close()
         pool.give_back(rings)
 
 

@@ -54,7 +54,8 @@ class RingLoader(LoaderBase):
     slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
     max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
     dispatch: "static", worker k modulo num_workers makes batch k; or "pull", whichever worker is idle, so that a slow sample
-        holds up nobody else; for map-style datasets, where in_order=False always does the latter.
+        holds up nobody else; for map-style datasets, where in_order=False always does the latter. With "pull" they also make
+        the rows of the first batch of a pass together, if it has the default collate_fn.
     on_worker_death: "raise" WorkerDied after the batches that were finished. "restart" puts another worker in its place,
         which does again what it had in hand, the random streams being as they were at the beginning of that batch. What else
         the dead process changed in its copy of the dataset is gone; worker_init_fn is called anew, and an iterable dataset is

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ringbuf.loader._course import Job
 from ringbuf.loader.channel import Channel
 from ringbuf.loader.failure import Failure
 from ringbuf.loader.fetch import Exhausted, Fetcher, PrivateRoom, make_fetcher
@@ -25,6 +26,7 @@ from ringbuf.loader.outset import let_others_go_ahead
 from ringbuf.loader.parent import Orphaned, Parent
 from ringbuf.loader.post import Post, Stopped
 from ringbuf.loader.seeding import seed_worker
+from ringbuf.loader.sharing import SharedBatch, Table
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import Substitute
 from ringbuf.loader.tasks import Inbox, Order
@@ -98,7 +100,7 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
 
 def _work(spec: Any, worker_id: int, post: Post) -> None:
     inbox = Inbox(post, worker_id)
-    worker = _Worker(worker_id, post, Outlet(post, worker_id), Log(post, worker_id))
+    worker = _Worker(worker_id, post, Outlet(post, worker_id), Log(post, worker_id), Table(post))
     worker.set_up(spec)
     while True:
         worker.answer(inbox.next())
@@ -106,15 +108,17 @@ def _work(spec: Any, worker_id: int, post: Post) -> None:
 
 
 class _Worker:
-    def __init__(self, worker_id: int, post: Post, outlet: Outlet, log: Log):
+    def __init__(self, worker_id: int, post: Post, outlet: Outlet, log: Log, table: Table):
         self._id = worker_id
         self._post = post
         self._outlet = outlet
         self._log = log
+        self._table = table
         self._spec: WorkerSpec
         self._broken: Failure | None = None  # what every task is answered with, when set-up failed
         self._fetcher: Fetcher
         self._epoch: int | None = None
+        self._shared: SharedBatch | None = None  # of this epoch; it may be made by now
         self._ended = False
 
     def set_up(self, spec: Any) -> None:
@@ -136,18 +140,20 @@ class _Worker:
         """Do one task."""
         self._outlet.follow(order.generation)
         if order.epoch != self._epoch:
-            if self._epoch is None:
-                let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
-            self._start_over(order)
+            self._begin_epoch(order)
         if self._broken is not None:
             self._outlet.fail(order.number, self._broken)
             return
         if self._ended:
             return  # main asked before it knew
         job = order.job
+        shared = self._shared if self._shared is not None and self._shared.number == order.number else None
         try:
             with Draft(self._outlet, order.number) as draft:
-                batch = self._fetcher.fetch(job, draft, private=False)
+                if shared is None:
+                    batch = self._fetcher.fetch(job, draft, private=False)
+                else:
+                    batch = self._fetch(job, draft, shared)
                 self._log.note(order.number)
                 draft.publish(batch, self._fetcher.report())
                 del batch
@@ -163,6 +169,24 @@ class _Worker:
             passed_over = self._fetcher.report()
             failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, passed_over=passed_over)
             self._outlet.fail(order.number, failure)
+
+    def _begin_epoch(self, order: Order) -> None:
+        self._shared = shared = self._table.look()
+        others = shared is None or shared.number != order.number
+        if others and self._epoch is None:
+            let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
+        self._start_over(order)
+        if others and shared is not None and self._broken is None:
+            shared.help(self._fetcher.lend)
+
+    def _fetch(self, job: Job, draft: Draft, shared: SharedBatch) -> Any:
+        """The batch that others help with."""
+        self._fetcher.share(shared.sample)
+        try:
+            return self._fetcher.fetch(job, draft, private=False)
+        finally:
+            self._fetcher.share(None)
+            shared.over()  # before it is answered: after that there may be another one
 
     def _start_over(self, order: Order) -> None:
         self._epoch, self._ended = order.epoch, False
