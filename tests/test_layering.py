@@ -48,15 +48,21 @@ PYTHON_ROWS = [
     ["loader.base"],
     ["loader.loader"],
     ["loader"],
-    ["net.protocol", "net._window", "net.fields", "net.parcel"],
+    ["net.protocol", "net._window", "net.fields", "net.parcel", "net.bottleneck", "net.metrics"],
     ["net.session", "net.source"],
     ["net.split", "net.broadcast", "net.local"],
-    ["net.status", "net.hub"],
+    ["net.status", "net.hub", "net.history", "net.inquiry"],
+    ["net.web"],
     ["net.keys"],
     ["net.remote", "net.dial"],
     ["net.server", "net.client"],
     ["net"],
     [""],  # ringbuf/__init__.py
+    ["cli.outcome"],
+    ["cli.factory", "cli.reporter"],
+    ["cli.serve", "cli.keygen"],
+    ["cli"],
+    ["__main__"],
     ["torch.collate"],
     ["torch.dialect", "torch.rebuilding"],
     ["torch.loader"],
@@ -67,6 +73,7 @@ PYTHON_ROWS = [
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
+DOORS["net.metrics"] = {"prometheus_client"}
 DOORS |= {part: {"zmq"} for part in ("net.keys", "net.remote", "net.dial")}
 
 

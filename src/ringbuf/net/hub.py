@@ -58,6 +58,8 @@ class Hub:
     dispatcher: who gets which batch.
     capacity: batches that may lie on the shelf.
     welcome: what every client is told first.
+    describe: gives the answer to a STATUS, of the clients with numbers above its argument.
+    sample: called with the time in every turn.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class Hub:
         lag: Lag,
         max_clients: int,
         welcome: dict[str, Any],
-        describe: Callable[[], dict[str, Any]],
+        describe: Callable[[int], dict[str, Any]],
         restart: Callable[[int, int], bool],
+        sample: Callable[[float], None] = lambda now: None,
     ):
         self.dispatcher = dispatcher
         self.memory = memory
@@ -85,6 +88,7 @@ class Hub:
         self._welcome = welcome
         self._describe = describe
         self._restart = restart
+        self._sample = sample
         self._numbers = itertools.count(1)
         self._schema: dict[str, Any] | None = None
         self._incoming: deque[tuple[int, Batch | tuple[int, int]]] = deque()
@@ -219,6 +223,7 @@ class Hub:
             session.wire.send(Message(Kind.END, epoch=session.epoch - 1, index=step))
 
     def _tick(self, now: float) -> None:
+        self._sample(now)
         for sock, since in list(self._strangers.items()):
             if now - since > HELLO_S:
                 self._refuse_stranger(sock)
@@ -375,7 +380,8 @@ class Hub:
             os.close(descriptor)
         if message.kind == Kind.STATUS:
             with contextlib.suppress(OSError, ValueError):
-                sock.send(encode(Message(Kind.STATUS), self._describe()), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                answer = encode(Message(Kind.STATUS), self._describe(message.seq))
+                sock.send(answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             self._let_go(sock)
             return
         wire = None

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -16,13 +17,14 @@ from ringbuf import checks
 from ringbuf.errors import RingbufError
 from ringbuf.net import local
 from ringbuf.net.broadcast import Broadcast
+from ringbuf.net.history import History
 from ringbuf.net.hub import Hub, Lag
 from ringbuf.net.parcel import Memory, Pool
 from ringbuf.net.protocol import BODY_BYTES, TEXT_BYTES, Kind, clean, version
 from ringbuf.net.session import Batch
 from ringbuf.net.source import Source
 from ringbuf.net.split import Split
-from ringbuf.net.status import describe
+from ringbuf.net.status import describe, page
 
 __all__ = ["Server", "drop_client"]
 
@@ -56,6 +58,8 @@ class Server:
     clients: of a broadcast: nothing is sent before so many are there.
     grace: seconds for which the session of a remote client outlives its connection.
     max_clients: more are refused.
+    http: an address of this machine alone, like "127.0.0.1:8265", for a status page (`/`), the same as JSON (`/status.json`) and
+        metrics for Prometheus (`/metrics`).
 
     `run()` serves until the last epoch is over; `start()` and `stop()`, or `with`, do so in the background.
     """
@@ -75,6 +79,7 @@ class Server:
         clients: int = 1,
         grace: float = 30.0,
         max_clients: int = 256,
+        http: str | None = None,
     ):
         if name is None and bind is None:
             raise ValueError("a server needs a name, for clients on this machine, or bind=, for others; got neither")
@@ -100,6 +105,8 @@ class Server:
             )
         self.address: str | None = None
         """Where remote clients find it, once it runs; with the port where 0 was asked for."""
+        self.http_address: str | None = None
+        """The URL of the status page, once it runs; with the port where 0 was asked for."""
         self._lag, self._clients, self._max_clients = lag, clients, max_clients
         self._remote = None if bind is None else {"bind": bind, "compress": compress, "keys": keys, "grace": grace}
         self._stopped = threading.Event()
@@ -121,6 +128,14 @@ class Server:
         self._producer: threading.Thread | None = None
         self._running = False
         self.account = Account()
+        self.history = History(self._picture)
+        """What it did over the last minutes."""
+        self._web: Any = None
+        self._http: tuple[str, int] | None = None
+        if http is not None:
+            from ringbuf.net.web import loopback_address  # http.server and what it takes along: for who asks for it
+
+            self._http = loopback_address(http)
         if self._remote is not None:
             from ringbuf.net.remote import check  # needs pyzmq
 
@@ -128,10 +143,15 @@ class Server:
 
     # ---- its life
 
-    def run(self) -> None:
-        """Serve until the last epoch is over for every client, or until Ctrl-C. Raises what the source raised."""
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until the last epoch is over for every client, or until Ctrl-C. Raises what the source raised.
+
+        ready: called once clients can connect, and `address` and `http_address` are known.
+        """
         self._open()
         try:
+            if ready is not None:
+                ready()
             self._produce()
             while self._thread.is_alive():
                 self._thread.join(0.2)
@@ -179,12 +199,22 @@ class Server:
         """What the server does, and what each client does, as plain numbers and text."""
         return describe(self, self._hub)
 
+    def _picture(self) -> dict[str, Any]:
+        """In the hub's thread, or before there is one."""
+        return describe(self, self._hub)
+
+    @property
+    def length(self) -> int | None:
+        """Batches of an epoch; None where the source does not know."""
+        return self._source.length
+
     def _open(self) -> None:
         if self._running or self._stopped.is_set():
             raise RingbufError("a server runs once; make a new one")
         self._running = True
         listener = None if self.name is None else local.listen(self.name)
         try:
+            self._open_web()
             self._hub = hub = self._make_hub()
             if listener is not None:
                 hub.listen(listener)
@@ -197,10 +227,23 @@ class Server:
         except BaseException:
             if listener is not None:
                 listener.close()
+            self._close_web()
             raise
         self._listener = listener
         self._thread = threading.Thread(target=self._serve, name="ringbuf-server", daemon=True)
         self._thread.start()
+
+    def _open_web(self) -> None:
+        self.history.tick(time.monotonic())
+        if self._http is not None:
+            from ringbuf.net.web import Web
+
+            self._web = Web(*self._http, self.history)
+            self.http_address = self._web.url
+
+    def _close_web(self) -> None:
+        if self._web is not None:
+            self._web.close()
 
     def _make_hub(self) -> Hub:
         return Hub(
@@ -216,8 +259,9 @@ class Server:
                 "name": self.name or "",
                 "version": version(),
             },
-            describe=self.stats,
+            describe=lambda after: page(self._picture(), after),
             restart=self._restart_at,
+            sample=self.history.tick,
         )
 
     def _dispatcher(self, epoch: int, index: int) -> Split | Broadcast:
@@ -241,6 +285,7 @@ class Server:
         if self._hub is not None and self._thread is not None:
             self._hub.stop(Kind.BYE, {"text": "the server was stopped"})
             self._thread.join(STOP_S)
+        self._close_web()
         self._source.close()
         self._pool.close()
 
@@ -266,9 +311,8 @@ class Server:
             batches = self._source.epoch(epoch, index)
             with contextlib.closing(batches):
                 while self._wait_for_room(epoch):
-                    began = time.monotonic()
-                    parcel = next(batches, self)
-                    self.account.source_s += time.monotonic() - began
+                    with self.account.source:
+                        parcel = next(batches, self)
                     if parcel is self or parcel is None:
                         break
                     self._note(parcel)
@@ -284,10 +328,8 @@ class Server:
         return self._stopped.is_set() or self._restart is not None
 
     def _wait_for_room(self, epoch: int) -> bool:
-        began = time.monotonic()
-        has_room = self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.epoch > epoch)
-        self.account.room_s += time.monotonic() - began
-        return has_room
+        with self.account.room:
+            return self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.epoch > epoch)
 
     def _next_start(self) -> Start | None:
         """Where a client wants the source to begin anew; it may, as long as nobody got anything. None when the server stops."""
@@ -342,5 +384,30 @@ class Account:
         self.produced = 0
         self.bytes = 0
         self.copies = 0  # batches that the server itself copied into shared memory
-        self.source_s = 0.0  # seconds in which the source was waited for
-        self.room_s = 0.0  # seconds in which there was no room for another batch: clients were slower
+        self.source = Stopwatch()  # the source was waited for
+        self.room = Stopwatch()  # there was no room for another batch: clients were slower
+
+
+class Stopwatch:
+    """Seconds spent inside of `with`, in all. One thread is inside; any may look."""
+
+    def __init__(self) -> None:
+        self._state: tuple[float, float | None] = 0.0, None  # before, and since when: always seen together
+
+    @property
+    def seconds(self) -> float:
+        """Up to now, where it runs."""
+        before, since = self._state
+        return before if since is None else before + time.monotonic() - since
+
+    @property
+    def running_s(self) -> float | None:
+        """For how long it has run this time; None where it does not."""
+        since = self._state[1]
+        return None if since is None else time.monotonic() - since
+
+    def __enter__(self) -> None:
+        self._state = self._state[0], time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._state = self.seconds, None

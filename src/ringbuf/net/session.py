@@ -47,6 +47,7 @@ class Session:
     wire: how messages get to it: `wire.send(message, body=None, batch=None)`.
     epoch: the one that its loop is over, or the next one that it will be; None before its first.
     inside: whether it is in a loop.
+    index: of that epoch's batches, the one behind the newest that it was sent.
     open: batches that it was sent and is not done with, by number.
     held: batches whose memory it may still look at, by number.
     """
@@ -57,6 +58,7 @@ class Session:
         self.wire = wire
         self.epoch: int | None = None
         self.inside = False
+        self.index = 0
         self.open: dict[int, Batch] = {}
         self.held: dict[int, Batch] = {}
         self.sent = 0
@@ -93,6 +95,7 @@ class Session:
         self.open.clear()
         self.done = self.sent
         self.inside = False
+        self.index = 0
         self._has_room(False)
         return finished, returned
 
@@ -112,6 +115,7 @@ class Session:
     def send(self, batch: Batch) -> int:
         """Count this one as sent; returns its number."""
         self.sent += 1
+        self.index = batch.index + 1
         self.open[self.sent] = self.held[self.sent] = batch
         self.sent_bytes += batch.parcel.nbytes
         self._has_room(self.room > 0)
@@ -121,6 +125,7 @@ class Session:
         """Its loop is over."""
         self.inside = False
         self.epoch += 1
+        self.index = 0
         self._has_room(False)
 
     @property
