@@ -153,9 +153,15 @@ class RingPool:
             spare.close()
 
     def close(self) -> None:
+        self.leave()
+        self._closed = True
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of the ring that is kept warm: the next iterator gets a new one."""
         self._begin_anew_after_fork()
         with self._lock:
-            rings, self._idle, self._closed = self._idle, None, True
+            rings, self._idle = self._idle, None
         if rings is not None:
             rings.close()
 
