@@ -74,12 +74,14 @@ class Session:
     def begin(self, limit: int) -> None:
         if self.inside:
             raise ProtocolError("a loop began inside of another one")
+        self._check_limit(self.done, limit)
         self.inside = True
         self.progress_at = self._clock()
         self._allow(limit)
 
     def go_on(self, done: int, limit: int) -> list[Batch]:
         """It is done with all up to `done`, and may be sent all up to `limit`. Returns those that it is done with now."""
+        self._check_limit(done, limit)  # first of all: what is refused changes nothing
         batches = self._finish(done)
         self._allow(limit)
         return batches
@@ -101,6 +103,11 @@ class Session:
         if not 1 <= seq <= self.sent:
             raise ProtocolError(f"batch {seq} was given back, and {self.sent} were sent")
         self.held.pop(seq, None)
+
+    def forget_after(self, seq: int) -> None:
+        """It goes, and will not look at what came after this one."""
+        for later in [other for other in self.held if other > seq]:
+            del self.held[later]
 
     # ---- what the server does
 
@@ -138,9 +145,11 @@ class Session:
         self.done = done
         return batches
 
+    def _check_limit(self, done: int, limit: int) -> None:
+        if not done <= limit <= done + MOST_AHEAD:
+            raise ProtocolError(f"{limit - done} batches in advance were asked for; at most {MOST_AHEAD} are sent")
+
     def _allow(self, limit: int) -> None:
-        if not self.done <= limit <= self.done + MOST_AHEAD:
-            raise ProtocolError(f"{limit - self.done} batches in advance were asked for; at most {MOST_AHEAD} are sent")
         self.limit = max(self.limit, limit)
         self._has_room(self.room > 0 and not self.open)
 
