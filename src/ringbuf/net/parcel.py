@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -36,12 +37,16 @@ class SegmentRecord:
         self.number = number
         self.nbytes = ring.total_bytes
         self.slots = ring.slots
-        self._ring = ring
+        # Of our own, as a ring that is closed gives none, and clients may come to batches in it that wait still. Not a
+        # duplicate of the ring's, with which its proof of life would outlive it.
+        self._fd = os.open(f"/proc/self/fd/{ring.fileno()}", os.O_RDWR | os.O_CLOEXEC)
+        self._end = weakref.finalize(self, os.close, self._fd)
+        self._end.atexit = False
 
     def descriptor(self, writable: bool) -> int:
         """A new descriptor of the memory, the caller's to close; through one that is not writable nobody can map it so that it
-        can be written to. Not a duplicate of the ring's own, with which our proof of life would outlive us."""
-        return os.open(f"/proc/self/fd/{self._ring.fileno()}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        can be written to."""
+        return os.open(f"/proc/self/fd/{self._fd}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
 
 class Memory:
@@ -63,7 +68,7 @@ class Memory:
     @property
     def oldest(self) -> int:
         """The lowest number that is in use."""
-        return min((record.number for _, record in self._by_ring.values()), default=0)
+        return min((record.number for _, record in list(self._by_ring.values())), default=0)  # another thread adds some
 
 
 class Parcel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import secrets
 import sys
 import threading
@@ -143,7 +144,7 @@ class Server:
     def start(self) -> Server:
         """Serve in the background. Ctrl-C is the program's own affair."""
         self._open()
-        self._producer = threading.Thread(target=self._produce, name="ringbuf-source", daemon=True)
+        self._producer = threading.Thread(target=self._produce_alone, name="ringbuf-source", daemon=True)
         self._producer.start()
         return self
 
@@ -177,7 +178,7 @@ class Server:
 
     def stats(self) -> dict[str, Any]:
         """What the server does, and what each client does, as plain numbers and text."""
-        return describe(self, self._hub)
+        return describe(self, None) if self._hub is None else self._hub.ask(lambda: describe(self, self._hub))
 
     def _open(self) -> None:
         if self._running or self._stopped.is_set():
@@ -197,8 +198,9 @@ class Server:
         except BaseException:
             if listener is not None:
                 listener.close()
+            if self._hub is not None:
+                self._hub.close()
             raise
-        self._listener = listener
         self._thread = threading.Thread(target=self._serve, name="ringbuf-server", daemon=True)
         self._thread.start()
 
@@ -233,8 +235,6 @@ class Server:
             traceback.print_exc(file=sys.stderr)
         finally:
             self._stopped.set()
-            if self._listener is not None:
-                self._listener.close()
 
     def _close(self) -> None:
         self._stopped.set()
@@ -243,8 +243,16 @@ class Server:
             self._thread.join(STOP_S)
         self._source.close()
         self._pool.close()
+        if self._hub is not None:
+            self._hub.forget_what_is_held()
 
     # ---- the source, in a thread of its own or in that of run()
+
+    def _produce_alone(self) -> None:
+        try:
+            self._produce()
+        except BaseException as error:  # SystemExit, say: clients would wait for ever
+            self._fail(error)
 
     def _produce(self) -> None:
         start: Start | None = Start(0, 0, 0)
@@ -253,10 +261,8 @@ class Server:
                 self._produce_from(start)
                 start = self._next_start()
         except Exception as error:
-            self._fail(error)
-        except BaseException:
-            self._stopped.set()
-            raise
+            if not self._stopped.is_set():  # or it says that it was closed meanwhile
+                self._fail(error)
 
     def _produce_from(self, start: Start) -> None:
         """All epochs from there on, until there is no more use in it."""
@@ -277,6 +283,8 @@ class Server:
                     index += 1
             if self._unwanted():
                 return
+            if self.account.produced == 0:
+                self._tell_schema(None)
             self._hub.end_epoch(epoch, index, start.generation)
 
     def _unwanted(self) -> bool:
@@ -285,7 +293,7 @@ class Server:
 
     def _wait_for_room(self, epoch: int) -> bool:
         began = time.monotonic()
-        has_room = self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.epoch > epoch)
+        has_room = self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.wanted_from > epoch)
         self.account.room_s += time.monotonic() - began
         return has_room
 
@@ -308,13 +316,17 @@ class Server:
         self.account.bytes += parcel.nbytes
         self.account.copies += parcel.copied
         if self.account.produced == 1 or self._source.length != self._told_length:
-            self._told_length = self._source.length
-            schema = parcel.schema().decode("utf-8", "surrogatepass")
-            fits = len(schema.encode("utf-8", "surrogatepass")) * 2 < BODY_BYTES
-            body = {"length": self._source.length, "schema": schema if fits else None}
-            self._hub.call(lambda: self._hub.schema_known(body))
+            self._tell_schema(parcel.schema())
 
-    def _fail(self, error: Exception) -> None:
+    def _tell_schema(self, schema: bytes | None) -> None:
+        """What batches are made of; None where there are none, or where that is too long to be told."""
+        self._told_length = self._source.length
+        text = "" if schema is None else schema.decode("utf-8", "surrogatepass")
+        fits = 0 < len(json.dumps(text)) < BODY_BYTES - 100
+        body = {"length": self._told_length, "schema": text if text and fits else None}
+        self._hub.call(lambda: self._hub.schema_known(body))
+
+    def _fail(self, error: BaseException) -> None:
         self._failure = error
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
