@@ -154,7 +154,7 @@ class Actor:
 
 def batches(count, epoch=0, start=0, size=64):
     """Batches `start` to `count` of an epoch."""
-    return ({"x": np.full(size, 1000 * epoch + index), "n": index} for index in range(start, count))
+    return ({"x": np.full(size, 1000 * epoch + index), "n": index % 1000} for index in range(start, count))
 
 
 def number(batch):

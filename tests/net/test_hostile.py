@@ -457,7 +457,7 @@ TRAPS = {
     "memory without a descriptor": [word(Kind.SEGMENT, segment=1, nbytes=4096)],
     "memory that can shrink": [segment(memory(seal=False), 1 << 16)],
     "memory that is smaller than it is said to be": [segment(memory(), (1 << 16) + 1)],
-    "memory of no size": [segment(memory(), 0)],
+    "memory that it let go of": [GOOD, word(Kind.SEGMENT, segment=1), word(Kind.BATCH, seq=1, segment=1, nbytes=100)],
     "memory larger than all": [segment(memory(), (1 << 64) - 1)],
     "a device for memory": [segment(lambda: os.open("/dev/null", os.O_RDWR), 4096)],
     "a batch in no memory": [word(Kind.BATCH, seq=1, segment=1, nbytes=100)],

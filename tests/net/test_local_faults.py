@@ -33,7 +33,8 @@ def test_a_killed_clients_batches_go_to_others(serve, connect, actor):
 
 
 def test_clients_killed_at_any_moment_lose_nothing(serve, connect, actor, thorough):
-    server = serve(lambda: batches(600), epochs=1)
+    count = 20_000 if thorough else 5000
+    server = serve(lambda: batches(count), epochs=1)
     crowd = actor()
     crowd.run(f"""if True:
         def victim():
@@ -65,7 +66,7 @@ def test_clients_killed_at_any_moment_lose_nothing(serve, connect, actor, thorou
     rest = numbers_of(connect(server))
     assert len(acknowledged) == len(set(acknowledged)), "given twice, after somebody was done with it"
     assert not set(rest) & set(acknowledged), "given twice, after somebody was done with it"
-    assert set(rest) | set(acknowledged) | set(in_hand) == set(range(600)), "lost"
+    assert set(rest) | set(acknowledged) | set(in_hand) == set(range(count)), "lost"
     assert len(rest) == len(set(rest))
 
 
@@ -119,6 +120,26 @@ def test_a_stopped_client_keeps_what_it_has_and_the_others_go_on(serve, connect,
     assert sleeper("[number(batch) for batch in loop]") in ([1], [])
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_stopped_clients_do_not_starve_others(serve, connect, actor):
+    """However much they have in hands or under way."""
+    server = serve(lambda: batches(200), ahead=2, epochs=1)
+    sleeper = actor()
+    sleeper.run(f"streams = [ringbuf.connect({server.name!r}, ahead=32) for _ in range(2)]")
+    sleeper.run("loops = [iter(stream) for stream in streams]; assert [number(next(loop)) for loop in loops]")
+    sleeper.signal(signal.SIGSTOP)
+    assert eventually(lambda: sum(client["sent"] for client in server.stats()["clients"]) >= 10)
+    stream = connect(server)
+    loop = iter(stream)
+    got = [number(next(loop)) for _ in range(100)]
+    assert len(set(got)) == 100
+    rings = server._pool._rings
+    assert len(rings.all()) > 1, "there were slots enough, and this shows nothing"
+    sleeper.kill()
+    got += [number(batch) for batch in loop]
+    assert sorted(got) == list(range(200))
+    assert len(rings.all()) <= 2, "memory that nobody needs any more is kept"
 
 
 def test_ctrl_c_in_a_client_is_one_interrupt_and_nothing_is_lost(serve, actor):
@@ -425,10 +446,9 @@ def test_a_slow_client_is_waited_for_and_its_lag_is_seen(serve, connect):
     got = []
     thread = threading.Thread(target=lambda: got.extend(number(batch) for batch in fast))
     thread.start()
-    assert eventually(lambda: server.stats()["ready"] == 4)
-    lags = {client["label"]: client["lag"] for client in server.stats()["clients"]}
-    assert lags["slow"] >= 4 and max(lags, key=lags.get) == "slow"
-    assert len(got) < 10
+    lag = lambda: {client["label"]: client["lag"] for client in server.stats()["clients"]}  # noqa: E731
+    assert eventually(lambda: lag()["slow"] >= 4 and max(lag(), key=lag().get) == "slow")
+    assert server.stats()["ready"] <= 4 and len(got) < 10
     assert [number(batch) for batch in slow] == list(range(1, 60))
     thread.join(30)
     assert got == list(range(60)) and number(kept) == 0
@@ -447,6 +467,21 @@ def test_a_slow_client_is_given_up_and_keeps_what_it_has(serve, connect, after):
     assert server.stats()["dropped"] == 1
     with pytest.raises(ringbuf.ClientDropped):
         iter(stream)
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_nobody_is_given_up_while_nobody_waits_for_it(serve, connect, clients):
+    """They may all rest."""
+    server = serve(lambda: batches(60), mode="broadcast", clients=clients, ahead=4, lag=ringbuf.drop_client(after=0.05))
+    loops = [iter(connect(server)) for _ in range(clients)]
+    together(loops, lambda loop: next(loop))
+    assert eventually(lambda: server.stats()["ready"] == 4)
+    rounds = server._hub.dispatcher.is_late
+    asked = []
+    server._hub.dispatcher.is_late = lambda session, now, **limits: asked.append(now) or rounds(session, now, **limits)
+    assert eventually(lambda: asked and asked[-1] - asked[0] > 0.3)
+    assert server.stats()["dropped"] == 0
+    together(loops, lambda loop: next(loop))
 
 
 def test_what_a_dropped_client_holds_is_not_written_over(serve, connect):
@@ -472,9 +507,9 @@ def test_a_stopped_client_is_given_up(serve, connect, actor):
     sleeper = actor()
     sleeper.run(f"stream = ringbuf.connect({server.name!r}); loop = iter(stream)")
     stream = connect(server)
-    loop = iter(stream)
     sleeper.run("kept = [next(loop)]")
     sleeper.signal(signal.SIGSTOP)
+    loop = iter(stream)
     assert [number(batch) for batch in loop] == list(range(100))
     assert numbers_of(stream) == [1000 + index for index in range(100)]
     sleeper.signal(signal.SIGCONT)

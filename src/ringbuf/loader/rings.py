@@ -96,6 +96,16 @@ class DataRings:
             self._rings.pop(old).close()
         self.several = len(self._rings) > 1
 
+    def another(self) -> None:
+        """A further ring of the newest size, besides those that there are."""
+        self._add(self.slot_bytes)
+
+    def retire_idle(self) -> None:
+        """Let go of rings but the current one of which nothing is held."""
+        for old in [known for known, ring in self._rings.items() if known != self.newest and not ring.held]:
+            self._rings.pop(old).close()
+        self.several = len(self._rings) > 1
+
     def drain(self) -> bool:
         """Throw away what nobody will ask for; the workers are gone. Returns whether every slot is accounted for."""
         self.retire_below(self.newest)

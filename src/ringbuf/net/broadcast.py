@@ -46,6 +46,7 @@ class Broadcast:
         self._cursors: dict[Session, int] = {}
         self._skip: dict[Session, tuple[int, float]] = {}  # places below it are not for this one
         self._newest = 0  # number of the entry behind the newest batch that was sent to anybody
+        self._waited_for: dict[Session, float] = {}  # who is in the way of others, and since when
         self._oldest = epoch, index  # what is before this place is not to be had any more
         self.wanted_from = epoch
 
@@ -94,6 +95,7 @@ class Broadcast:
         self.sessions.remove(session)
         del self._cursors[session]
         self._skip.pop(session, None)
+        self._waited_for.pop(session, None)
         session.open.clear()
 
     def begins_before(self, epoch: int, index: int) -> bool:
@@ -134,8 +136,15 @@ class Broadcast:
         cursor = self._cursors[session]
         if batches is not None and self.lag(session) > batches and cursor == min(self._cursors.values()):
             return True
-        in_the_way = full and cursor <= self._first
-        return seconds is not None and in_the_way and now - session.progress_at > seconds
+        if not (full and cursor <= self._first and any(self._starves(other) for other in self.sessions)):
+            self._waited_for.pop(session, None)
+            return False
+        since = max(self._waited_for.setdefault(session, now), session.progress_at)
+        return seconds is not None and now - since > seconds
+
+    def _starves(self, session: Session) -> bool:
+        """Whether it wants a batch, and has had all that there are."""
+        return session.room > 0 and self._entry(self._cursors[session]) is None
 
     @property
     def finished(self) -> bool:

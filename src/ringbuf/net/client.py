@@ -316,10 +316,11 @@ class Stream:
             raise ProtocolError(f"a server does not say {kind} here")
 
     def _map(self, message: Message, descriptors: list[int]) -> None:
+        if message.nbytes == 0:
+            self._segments.pop(message.segment, None)  # views of it keep it for as long as they need it
+            return
         if len(descriptors) != 1:
             self._lose(SessionLost("the server's memory did not come along; has this process too many open files?"))
-        for number in [number for number in self._segments if number < message.index]:
-            del self._segments[number]  # views of it keep it for as long as they need it
         self._segments[message.segment] = Segment(descriptors[0], message.nbytes, bool(message.flags & 1))
 
     def _receive(self, message: Message) -> None:

@@ -190,14 +190,12 @@ class LocalWire:
         parcel = batch.parcel
         segment = parcel.segment
         if segment.number not in self._known:
+            for gone in self._known - self._memory.numbers:
+                self._put(encode(Message(Kind.SEGMENT, segment=gone)), None)
+            self._known &= self._memory.numbers
             self._known.add(segment.number)
-            header = Message(
-                Kind.SEGMENT,
-                segment=segment.number,
-                index=self._memory.oldest,
-                nbytes=segment.nbytes,
-                flags=int(self._writable),
-            )
+            flags = int(self._writable)
+            header = Message(Kind.SEGMENT, segment=segment.number, nbytes=segment.nbytes, flags=flags)
             self._put(encode(header), segment.descriptor(self._writable))
         self._put(encode(message._replace(segment=segment.number, offset=parcel.offset, nbytes=parcel.nbytes)), None)
 

@@ -7,6 +7,7 @@ A slot is free again when nobody has its parcel any more: not the server, not a 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ringbuf import frame
-from ringbuf._core import Lease, Ring
+from ringbuf._core import Claim, Lease, Ring
 from ringbuf.errors import Full
 from ringbuf.frame import FRAME_ROOM
 from ringbuf.loader.rings import DataRings
@@ -24,6 +25,7 @@ from ringbuf.loader.rings import DataRings
 __all__ = ["Memory", "Parcel", "Pool", "SegmentRecord"]
 
 LOOK_S = 0.1  # between two looks at whether the server is to stop, while all slots are in use
+PATIENCE = 5  # such looks, until there are more slots
 FIRST_SLOT_BYTES = 64 << 10
 
 
@@ -66,9 +68,9 @@ class Memory:
         return known[1]
 
     @property
-    def oldest(self) -> int:
-        """The lowest number that is in use."""
-        return min((record.number for _, record in list(self._by_ring.values())), default=0)  # another thread adds some
+    def numbers(self) -> set[int]:
+        """Of those that are in use."""
+        return {record.number for _, record in list(self._by_ring.values())}  # a list, as another thread adds some
 
 
 class Parcel:
@@ -97,7 +99,8 @@ class Parcel:
 class Pool:
     """A ring of the server's own, for batches that are not in shared memory: they are copied once.
 
-    slots: how many batches it holds at once.
+    slots: how many batches it holds at once, as a rule. When clients that do nothing, a stopped one say, have so many in
+        hands that none is left for the others, there is another ring, and so on: what they may have in hands is bounded.
     stopped: whether there is no more use in waiting for a slot.
     """
 
@@ -114,42 +117,48 @@ class Pool:
         """
         plan = frame.plan(batch)
         needed = max(plan.data_bytes, plan.frame_bytes - FRAME_ROOM)
-        claim = self._claim(needed)
-        if claim is None:
+        claimed = self._claim(needed)
+        if claimed is None:
             return None
+        ring, claim = claimed
         with claim:
             claim.secure()
             claim.commit(plan.write(claim))
-        return self._take(claim.tag)
+        return self._take(ring, claim.tag)
 
     def receive(self, nbytes: int, fill: Callable[[np.ndarray], None]) -> Parcel | None:
         """Have `fill` write a frame of `nbytes` into a slot."""
-        claim = self._claim(max(1, nbytes - FRAME_ROOM))
-        if claim is None:
+        claimed = self._claim(max(1, nbytes - FRAME_ROOM))
+        if claimed is None:
             return None
+        ring, claim = claimed
         with claim:
             claim.secure()
             fill(np.frombuffer(claim, np.uint8, nbytes))
             claim.commit(nbytes)
-        return self._take(claim.tag)
+        return self._take(ring, claim.tag)
 
     def close(self) -> None:
         if self._rings is not None:
             self._rings.close()
 
-    def _claim(self, needed_bytes: int) -> Any:
+    def _claim(self, needed_bytes: int) -> tuple[Ring, Claim] | None:
         if self._rings is None:
             self._rings = DataRings(slots=self._slots, slot_bytes=max(FIRST_SLOT_BYTES, needed_bytes), max_bytes=None)
         elif self._rings.slot_bytes < needed_bytes:
             newest = self._rings.fitting(needed_bytes, above=self._rings.newest)
             self._rings.retire_below(newest)
+        looks = 0
         while not self._stopped():
-            try:
-                return self._rings.current.claim(timeout=LOOK_S)
-            except Full:
-                continue
+            if self._rings.several:
+                self._rings.retire_idle()
+            for ring in reversed(self._rings.all()):
+                with contextlib.suppress(Full):
+                    return ring, ring.claim(timeout=LOOK_S if ring is self._rings.current else 0)
+            looks += 1
+            if looks % PATIENCE == 0:
+                self._rings.another()
         return None
 
-    def _take(self, tag: int) -> Parcel:
-        ring = self._rings.current
+    def _take(self, ring: Ring, tag: int) -> Parcel:
         return Parcel(ring.take(timeout=0, tag=tag), self._memory.record(ring), copied=True)

@@ -97,7 +97,7 @@ class Message(NamedTuple):
     seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH;
         BYE: none after this one was looked at.
     epoch, index: of a BATCH, from 0. END: `index` is the number of batches of the epoch. LEFT: `epoch` is the next one.
-    segment, offset, nbytes: where a batch lies. SEGMENT: its number, the lowest number still in use, its size.
+    segment, offset, nbytes: where a batch lies. SEGMENT: its number and size; size 0: it is not used any more.
     extra: NEXT and BEGIN: send up to this seq. BATCH: all before this index of the epoch are done, by whomever.
     flags: BATCH: COPY. SEGMENT: 1 where it may be written to.
     """

@@ -45,7 +45,7 @@ class Session:
     number: tells it from others, for people.
     label: what it calls itself.
     wire: how messages get to it: `wire.send(message, body=None, batch=None)`.
-    epoch: the one that its loop is over, or the next one that it will be; None before its first.
+    epoch: the one that its loop is over, or the next one that it will be; None in a broadcast, before its first batch.
     inside: whether it is in a loop.
     open: batches that it was sent and is not done with, by number.
     held: batches whose memory it may still look at, by number.

@@ -57,13 +57,10 @@ class Split:
     def join(self, session: Session, now: bool = True) -> None:
         """A client is there. It takes part from now on, or from the next epoch."""
         self.sessions.append(session)
-        if not now and self._begun:
-            session.epoch = self.epoch + 1
+        session.epoch = self.epoch + (self._begun and not now)
 
     def begin(self, session: Session, limit: int) -> None:
         session.begin(limit)
-        if session.epoch is None:
-            session.epoch = self.epoch
 
     def go_on(self, session: Session, done: int, limit: int) -> None:
         self._finish(session.go_on(done, limit))
@@ -106,7 +103,7 @@ class Split:
 
     def epoch_of(self, session: Session) -> int:
         """The epoch that it is in, or that comes next for it."""
-        return self.epoch if session.epoch is None else session.epoch
+        return session.epoch
 
     @property
     def wanted_from(self) -> int:
@@ -171,7 +168,7 @@ class Split:
     def _next_epoch(self) -> None:
         self._lengths.setdefault(self.epoch, self.first_open + len(self._done))
         self.epoch += 1
-        oldest = min((session.epoch for session in self.sessions if session.epoch is not None), default=self.epoch)
+        oldest = min((session.epoch for session in self.sessions), default=self.epoch)
         self._lengths = {epoch: length for epoch, length in self._lengths.items() if epoch >= oldest}
         self.first_open, self._begun = 0, False
         self._done.clear()
