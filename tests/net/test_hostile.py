@@ -271,6 +271,42 @@ def test_a_thousand_connections(served):
     assert len(served.stats()["clients"]) == 1
 
 
+def test_a_server_without_descriptors_goes_on(actor, connect):
+    """It can take in nobody then; those who are there notice nothing, and others come in later."""
+    server = actor(client=False)
+    name = unique_name()
+    server.run(f"server = ringbuf.Server(lambda epoch: batches(50, epoch), {name!r}, mode='broadcast', ahead=2).start()")
+    healthy = connect(name)
+    loop = iter(healthy)
+    next(loop)
+    server.run("""if True:
+        import resource
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3, limits[1]))
+    """)
+    socks = [local.connect(name) for _ in range(30)]
+    assert [number(batch) for batch in loop] == list(range(1, 50))
+    for sock in socks:
+        sock.close()
+    server.run("resource.setrlimit(resource.RLIMIT_NOFILE, limits)")
+    late = connect(name)
+    assert late.mode == "broadcast"
+    assert number(next(iter(healthy))) == 1000
+    server.run("server.stop()")
+
+
+def test_the_state_of_many_clients_fits_into_a_message(serve, connect):
+    server = serve(lambda: batches(5), name="n" * 80)
+    for _ in range(250):
+        connect(server, label="x" * 80)
+    with local.connect(server.name) as sock:
+        say(sock, Kind.STATUS)
+        message, body, _ = hear(sock)
+    said = json.loads(bytes(body))
+    assert message.kind == Kind.STATUS and said["name"] == server.name
+    assert said["left_out"] > 0 and len(said["clients"]) + said["left_out"] == 250
+
+
 def test_who_says_nothing_is_refused_in_time(monkeypatch, served, knock):
     monkeypatch.setattr(hub, "HELLO_S", 0.05)
     assert "no HELLO" in refused(served, knock(hello=False))

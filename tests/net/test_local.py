@@ -613,6 +613,20 @@ def test_a_stream_may_stay_open_at_exit(serve, actor):
     assert eventually(lambda: not server.stats()["clients"])
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_server_may_run_still_at_exit(actor, connect, workers):
+    server = actor(client=False)
+    name = unique_name()
+    server.run(f"server = ringbuf.Server(ringbuf.RingLoader(Squares(), 4, num_workers={workers}), {name!r}).start()")
+    stream = connect(name)
+    loop = iter(stream)
+    batch = next(loop)
+    assert server.leave() == (0, "")
+    with pytest.raises(ringbuf.SessionLost):
+        list(loop)
+    assert batch["x"][1, 0] == 1
+
+
 @pytest.mark.parametrize("mode", ["split", "broadcast"])
 def test_an_interrupt_at_any_moment_loses_no_batch(serve, connect, mode):
     """What a signal handler raises, as Ctrl-C does: each batch is handed out, once, and in order."""

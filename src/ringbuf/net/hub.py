@@ -8,6 +8,7 @@ The producer waits in wait_for_room() while there is as much on the shelf as it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import select
@@ -98,6 +99,7 @@ class Hub:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()  # a descriptor that is closed may be somebody else's the next moment
         self._listener: socket.socket | None = None
+        self._deaf_until = 0.0  # for want of descriptors; 0 where it listens
         self._strangers: dict[socket.socket, float] = {}
         self._locals: dict[Session, _LocalClient] = {}
         self._parted: set[_LocalClient] = set()  # they get nothing more, but still look at batches
@@ -246,6 +248,9 @@ class Hub:
             session.wire.send(Message(Kind.END, epoch=session.epoch - 1, index=step))
 
     def _tick(self, now: float) -> None:
+        if self._deaf_until and now >= self._deaf_until:
+            self._deaf_until = 0.0
+            self.listen(self._listener)
         for sock, since in list(self._strangers.items()):
             if now - since > HELLO_S:
                 self._refuse_stranger(sock)
@@ -389,8 +394,11 @@ class Hub:
                 sock, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # it went away meanwhile, or there are no descriptors now
-                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    self.forget(listener.fileno())  # it would be reported again and again; _tick() looks again
+                    self._deaf_until = time.monotonic() + TICK_S
+                return  # or it went away meanwhile
             if local.peer_of(sock)[1] != os.geteuid() or len(self._strangers) >= MOST_STRANGERS:
                 self.refused += 1
                 sock.close()
@@ -412,8 +420,8 @@ class Hub:
         for descriptor in descriptors:
             os.close(descriptor)
         if message.kind == Kind.STATUS:
-            with contextlib.suppress(OSError, ValueError):
-                sock.send(encode(Message(Kind.STATUS), self._describe()), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            with contextlib.suppress(OSError):
+                sock.send(self._status(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             self._let_go(sock)
             return
         wire = None
@@ -432,6 +440,16 @@ class Hub:
         del self._strangers[sock]
         self.forget(sock.fileno())
         self._locals[session] = _LocalClient(self, session, wire)
+
+    def _status(self) -> bytes:
+        """The answer to STATUS, with as many clients as there is room for."""
+        said = self._describe()
+        clients = said["clients"]
+        while True:
+            try:
+                return encode(Message(Kind.STATUS), {**said, "left_out": len(said["clients"]) - len(clients), "clients": clients})
+            except ValueError:
+                clients = clients[: len(clients) // 2]
 
     def _refuse_stranger(self, sock: socket.socket, text: str = "no HELLO came in time", version: bool = False) -> None:
         self.refused += 1
