@@ -356,19 +356,23 @@ def test_a_source_that_wants_to_exit_fails_too(serve, connect, error):
         server.wait(30)
 
 
-def test_a_dead_worker_is_told_to_clients(actor, connect):
+def test_a_dead_worker_is_told_to_clients(actor, connect, tmp_path):
     name = unique_name()
     server = actor(client=False)
-    server.run("""if True:
+    server.run(f"""if True:
         class Deadly(Squares):
             def __getitem__(self, index):
                 if index == 21:
+                    while not os.path.exists({str(tmp_path / "somebody is there")!r}):
+                        time.sleep(0.01)
                     os.kill(os.getpid(), signal.SIGKILL)
                 return super().__getitem__(index)
     """)
     server.run(f"server = ringbuf.Server(ringbuf.RingLoader(Deadly(), 4, num_workers=2), {name!r}).start()")
+    stream = connect(name)
+    (tmp_path / "somebody is there").touch()
     with pytest.raises(ringbuf.SourceFailed, match=r"WorkerDied.*SIGKILL") as caught:
-        list(connect(name))
+        list(stream)
     assert caught.value.kind == "ringbuf.WorkerDied"
     with pytest.raises(Told, match="WorkerDied"):
         server("server.wait(30)")
@@ -636,10 +640,14 @@ def close_all(descriptors):
 
 
 def test_arrays_too_large_for_any_memory_fail_the_source(serve, connect):
+    somebody_is_there = threading.Event()
+
     def source():
         yield np.zeros(10)
+        somebody_is_there.wait(30)
         yield np.broadcast_to(np.zeros(1), (1 << 40,))
 
-    server = serve(source)
+    stream = connect(serve(source))
+    somebody_is_there.set()
     with pytest.raises(ringbuf.SourceFailed, match=r"memory|space|bytes"):
-        list(connect(server))
+        list(stream)

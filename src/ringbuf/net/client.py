@@ -151,7 +151,8 @@ class Stream:
         self._begun = False  # whether the server knows of that
         self._closed = False
         self._finished = False
-        self._leaving = False  # a loop was left, and the server has not answered yet
+        self._to_leave: int | None = None  # a loop was left after this batch, and the server was not told yet
+        self._leaving = False  # it was told, and has not answered yet
         self._lost: BaseException | None = None
         self._schema: dict | None = None
         self._warned = False
@@ -205,6 +206,7 @@ class Stream:
                 self._leave(self._loop)
             self._raise_if_over()
             self._reconnect_if_lost()
+            self._say_that_it_left()
             while self._leaving:
                 self._hear(until=None)
             self._raise_if_finished()
@@ -214,8 +216,10 @@ class Stream:
 
     def _begin(self) -> None:
         if not self._begun:
-            self._begun = True
-            self._send(Message(Kind.BEGIN, extra=self._seq + self._ahead))
+            words, send = [encode(Message(Kind.BEGIN, extra=self._seq + self._ahead))], self._sock.sendmsg
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._begun = True  # no call between this one and the next, see _next(): it is said once
+                send(words, [], socket.MSG_NOSIGNAL)
 
     def _next(self, loop: object) -> Any:
         """The next batch of a loop. A batch is in `_ready` until the very moment when it is handed out, so that no interrupt,
@@ -386,11 +390,17 @@ class Stream:
                 return
             self._settle()
             seq = self._last_seq
-            self._loop = self._ready = None
+            self._loop, self._ready, self._to_leave = None, None, seq
             self._move(self.epoch + 1)
-            if self._sock is not None and not self._finished:
-                self._leaving = True
-                self._send(Message(Kind.LEAVE, seq=seq))
+            self._say_that_it_left()
+
+    def _say_that_it_left(self) -> None:
+        if self._to_leave is None or self._sock is None or self._finished:
+            return
+        words, send = [encode(Message(Kind.LEAVE, seq=self._to_leave))], self._sock.sendmsg
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._to_leave, self._leaving = None, True  # no call between this one and the next, as in _begin()
+            send(words, [], socket.MSG_NOSIGNAL)
 
     @property
     def _last_seq(self) -> int:
@@ -459,7 +469,7 @@ class Stream:
         self._poll.register(self._sock, select.POLLIN)
         self._seq = 0
         self._place = None
-        self._leaving = self._begun = False
+        self._to_leave, self._leaving, self._begun = None, False, False
         hello: dict[str, Any] = {
             "version": version(),
             "label": self._label or f"process {os.getpid()}",
