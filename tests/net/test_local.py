@@ -1,6 +1,7 @@
 """Clients on the server's machine, in processes of their own: what they get, where it lies, and how long that lasts."""
 
 import collections
+import contextlib
 import gc
 import os
 import signal
@@ -613,6 +614,56 @@ def test_a_stream_may_stay_open_at_exit(serve, actor):
     assert eventually(lambda: not server.stats()["clients"])
 
 
+class Interrupt(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def interrupted(within):
+    """Interrupts all the time, within these methods of a stream. Elsewhere a test would lose batches by itself, and Python what
+    is raised while it lets go of an object."""
+
+    def interrupt(_, frame):
+        names = set()
+        while frame is not None:
+            names.add((frame.f_code.co_name, frame.f_code.co_filename.endswith("net/client.py")))
+            frame = frame.f_back
+        if any((name, True) in names for name in within) and ("__del__", True) not in names:
+            raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.00037)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("mode", ["split", "broadcast"])
+def test_loops_can_be_left_whatever_interrupts_that(serve, connect, mode):
+    """The session goes on, and each loop is over a whole epoch or what is left of one."""
+
+    stream = connect(serve(lambda epoch: batches(4, epoch), mode=mode))
+    interrupts, last = 0, -1
+    with interrupted(("__iter__", "close")):
+        for _ in range(1000):
+            loop = None
+            while loop is None:
+                try:
+                    loop = iter(stream)
+                except Interrupt:
+                    interrupts += 1
+            first = number(next(loop))
+            assert first % 1000 == 0 and first > last
+            last = first
+            try:
+                loop.close()
+            except Interrupt:
+                interrupts += 1
+    assert interrupts > 5
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_server_may_run_still_at_exit(actor, connect, workers):
     server = actor(client=False)
@@ -630,28 +681,10 @@ def test_a_server_may_run_still_at_exit(actor, connect, workers):
 @pytest.mark.parametrize("mode", ["split", "broadcast"])
 def test_an_interrupt_at_any_moment_loses_no_batch(serve, connect, mode):
     """What a signal handler raises, as Ctrl-C does: each batch is handed out, once, and in order."""
-
-    class Interrupt(BaseException):
-        pass
-
-    def interrupt(_, frame):
-        """Within the stream; a test that is interrupted elsewhere would lose batches by itself, and Python what is raised
-        while it lets go of an object."""
-        within = False
-        while frame is not None:
-            if frame.f_code.co_name == "__del__":
-                return
-            within = within or frame.f_code.co_filename.endswith("net/client.py")
-            frame = frame.f_back
-        if within:
-            raise Interrupt
-
     server = serve(lambda epoch: batches(900, epoch), epochs=3, ahead=16, mode=mode)
     stream = connect(server, ahead=8)
     interrupts = 0
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.00037)
-    try:
+    with interrupted(("__iter__", "__next__")):
         for epoch in range(3):
             got, loop = [], None
             while True:
@@ -665,7 +698,4 @@ def test_an_interrupt_at_any_moment_loses_no_batch(serve, connect, mode):
                 if len(got) == 900 or loop._token is not stream._loop:
                     break
             assert got == list(range(900)), epoch
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     assert interrupts > 20

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ringbuf import frame
-from ringbuf._core import Claim, Lease, Ring
+from ringbuf._core import Lease, Ring
 from ringbuf.errors import Full
 from ringbuf.frame import FRAME_ROOM
 from ringbuf.loader.rings import DataRings
@@ -109,6 +109,7 @@ class Pool:
         self._slots = slots
         self._stopped = stopped
         self._rings: DataRings | None = None
+        self._claimed: Ring | None = None  # the one that the last slot is of
 
     def put(self, batch: Any) -> Parcel | None:
         """Copy a batch into a slot, as soon as one is free. None when there is no more use in it.
@@ -117,32 +118,30 @@ class Pool:
         """
         plan = frame.plan(batch)
         needed = max(plan.data_bytes, plan.frame_bytes - FRAME_ROOM)
-        claimed = self._claim(needed)
-        if claimed is None:
+        claim = self._claim(needed)
+        if claim is None:
             return None
-        ring, claim = claimed
         with claim:
             claim.secure()
             claim.commit(plan.write(claim))
-        return self._take(ring, claim.tag)
+        return self._take(claim.tag)
 
     def receive(self, nbytes: int, fill: Callable[[np.ndarray], None]) -> Parcel | None:
         """Have `fill` write a frame of `nbytes` into a slot."""
-        claimed = self._claim(max(1, nbytes - FRAME_ROOM))
-        if claimed is None:
+        claim = self._claim(max(1, nbytes - FRAME_ROOM))
+        if claim is None:
             return None
-        ring, claim = claimed
         with claim:
             claim.secure()
             fill(np.frombuffer(claim, np.uint8, nbytes))
             claim.commit(nbytes)
-        return self._take(ring, claim.tag)
+        return self._take(claim.tag)
 
     def close(self) -> None:
         if self._rings is not None:
             self._rings.close()
 
-    def _claim(self, needed_bytes: int) -> tuple[Ring, Claim] | None:
+    def _claim(self, needed_bytes: int) -> Any:
         if self._rings is None:
             self._rings = DataRings(slots=self._slots, slot_bytes=max(FIRST_SLOT_BYTES, needed_bytes), max_bytes=None)
         elif self._rings.slot_bytes < needed_bytes:
@@ -154,11 +153,15 @@ class Pool:
                 self._rings.retire_idle()
             for ring in reversed(self._rings.all()):
                 with contextlib.suppress(Full):
-                    return ring, ring.claim(timeout=LOOK_S if ring is self._rings.current else 0)
+                    claim = ring.claim(timeout=LOOK_S if ring is self._rings.current else 0)
+                    self._claimed = ring
+                    return claim
             looks += 1
             if looks % PATIENCE == 0:
                 self._rings.another()
         return None
 
-    def _take(self, ring: Ring, tag: int) -> Parcel:
+    def _take(self, tag: int) -> Parcel:
+        """What was committed to the slot that was claimed last."""
+        ring = self._claimed
         return Parcel(ring.take(timeout=0, tag=tag), self._memory.record(ring), copied=True)

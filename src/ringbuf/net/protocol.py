@@ -8,7 +8,7 @@
     NEXT     done up to seq; send up to limit         SEGMENT   memory to map; its descriptor comes along (local)
     FREE     the memory of seq is yours again         BATCH     seq, its epoch and index; where it lies (local), or the
     LEAVE    my loop ended before its epoch                     frame as the body (network)
-    BYE      nothing more for me; FREE may follow     END       the epoch is over
+    BYE      I go                                     END       the epoch is over
     STATUS   how is everybody? (without a HELLO)      LEFT      what comes now was sent after your LEAVE
                                                       FINISHED  there is no further epoch
                                                       FAILED    the source raised an exception
@@ -94,9 +94,9 @@ COPY = 1
 class Message(NamedTuple):
     """A header. What a field means depends on the kind; 0 where it means nothing.
 
-    seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH;
-        BYE: none after this one was looked at.
-    epoch, index: of a BATCH, from 0. END: `index` is the number of batches of the epoch. LEFT: `epoch` is the next one.
+    seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH,
+        and `epoch` is the next one; BYE: none after this one was looked at, and FREE of those before may follow.
+    epoch, index: of a BATCH, from 0. END: `index` is the number of batches of the epoch.
     segment, offset, nbytes: where a batch lies. SEGMENT: its number and size; size 0: it is not used any more.
     extra: NEXT and BEGIN: send up to this seq. BATCH: all before this index of the epoch are done, by whomever.
     flags: BATCH: COPY. SEGMENT: 1 where it may be written to.

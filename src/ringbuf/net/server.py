@@ -201,6 +201,7 @@ class Server:
             if self._hub is not None:
                 self._hub.close()
             raise
+        self._listener = listener
         self._thread = threading.Thread(target=self._serve, name="ringbuf-server", daemon=True)
         self._thread.start()
 
@@ -235,6 +236,8 @@ class Server:
             traceback.print_exc(file=sys.stderr)
         finally:
             self._stopped.set()
+            if self._listener is not None:
+                self._listener.close()
 
     def _close(self) -> None:
         self._stopped.set()
