@@ -387,6 +387,11 @@ class LoaderBase:
         if isinstance(iterator, Pass):  # a subclass may have put something around it
             iterator.close()
 
+    def leave_memory(self) -> None:
+        """reset(), and write no more into the memory where batches of earlier passes lie, for other processes look at it."""
+        self.reset()
+        self._pool.leave()
+
     def close(self) -> None:
         """Stop all workers and let go of the memory; batches that are held stay valid. Idempotent."""
         self._closed = True

@@ -97,6 +97,16 @@ class DataRings:
             self._rings.pop(old).close()
         self.several = len(self._rings) > 1
 
+    def another(self) -> None:
+        """A further ring of the newest size, besides those that there are."""
+        self._add(self.slot_bytes)
+
+    def retire_idle(self) -> None:
+        """Let go of rings but the current one of which nothing is held."""
+        for old in [known for known, ring in self._rings.items() if known != self.newest and not ring.held]:
+            self._rings.pop(old).close()
+        self.several = len(self._rings) > 1
+
     def drain(self) -> bool:
         """Throw away what nobody will ask for; the workers are gone. Returns whether every slot is accounted for."""
         self.retire_below(self.newest)
@@ -154,9 +164,15 @@ class RingPool:
             spare.close()
 
     def close(self) -> None:
+        self.leave()
+        self._closed = True
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of the ring that is kept warm: the next iterator gets a new one."""
         self._begin_anew_after_fork()
         with self._lock:
-            rings, self._idle, self._closed = self._idle, None, True
+            rings, self._idle = self._idle, None
         if rings is not None:
             rings.close()
 

@@ -98,6 +98,8 @@ cdef class Doorbell:
 
     cdef object sock
     cdef object unsent
+    cdef bytes goodbye               # to be said still
+    cdef bint parted
     cdef unsigned char message[MESSAGE]
     cdef int fd
     cdef int pid
@@ -114,42 +116,68 @@ cdef class Doorbell:
         # The batch of a forked child is its parent's.
         if self.fd < 0 or getpid() != self.pid:
             return
-        if self.unsent or not self.sent(seq):
+        if (self.unsent or self.goodbye is not None) and not self.flush() or not self.sent(seq):
             self.unsent.append(seq)
+        if self.parted and self.held == 0:
+            self.hang_up()
 
     cdef bint sent(self, uint64_t seq) noexcept:
         cdef unsigned char message[MESSAGE]
         memcpy(message, self.message, MESSAGE)
         memcpy(message + SEQ_AT, &seq, 8)  # Linux on 64 bits is little endian wherever this is built
-        if send(self.fd, message, MESSAGE, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0:
+        return self.said(message, MESSAGE)
+
+    cdef bint said(self, const unsigned char *message, size_t nbytes) noexcept:
+        if send(self.fd, message, nbytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0:
             return True
         # To a server that is gone there is nothing to say.
         return errno.errno not in (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM)
 
     def flush(self):
         """Send what there was no room for before. Returns whether nothing is left."""
+        if self.goodbye is not None:
+            if not self.said(<const unsigned char *>self.goodbye, len(self.goodbye)):
+                return False
+            self.goodbye = None
         while self.unsent:
             if not self.sent(self.unsent[0]):
                 return False
             self.unsent.popleft()
         return True
 
-    def hush(self):
-        """Say nothing more: the connection is about to be closed, which tells the server all."""
-        self.fd = -1
-        self.unsent.clear()
+    def part(self, bytes goodbye not None):
+        """Say goodbye, and close the connection as soon as the last window is gone: what lies under it would be used again."""
+        if self.fd < 0:
+            return
+        self.parted = True
+        self.goodbye = goodbye
+        if self.held:
+            self.flush()
+        else:
+            if not self.unsent:  # or closing tells the server all
+                self.flush()
+            self.hang_up()
+
+    def hang_up(self):
+        """Close the connection, which tells the server all. Idempotent; in a forked child it ends the child's part alone."""
+        if self.fd >= 0:
+            self.fd = -1
+            self.unsent.clear()
+            self.sock.close()
 
 
 @cython.final
 @cython.no_gc
 cdef class Window:
-    """A batch in a segment: a buffer over its bytes. The server has its slot back when the last view of it is gone.
+    """A batch in a segment: a buffer over its bytes. Once it is `owned`, the server has its slot back when the last view of
+    it is gone.
 
     Raises CorruptSegment where it would lie outside of the segment.
     """
 
     cdef Segment segment
     cdef Doorbell bell
+    cdef bint is_owned
     cdef uint64_t offset
     cdef readonly uint64_t nbytes
     cdef readonly uint64_t seq
@@ -158,12 +186,20 @@ cdef class Window:
         if offset > segment.nbytes or nbytes > segment.nbytes - offset:
             raise CorruptSegment(f"a batch of {nbytes} bytes at {offset} is outside of {segment.nbytes} bytes")
         segment.populate(offset, nbytes)
-        self.segment, self.offset, self.nbytes, self.seq = segment, offset, nbytes, seq
-        self.bell = bell  # last: from now on it rings
-        bell.held += 1
+        self.segment, self.offset, self.nbytes, self.seq, self.bell = segment, offset, nbytes, seq, bell
+
+    @property
+    def owned(self):
+        """Whether its end gives the slot back. Set it last: who is interrupted before can look at the batch again."""
+        return self.is_owned
+
+    @owned.setter
+    def owned(self, bint value):
+        self.bell.held += value - self.is_owned
+        self.is_owned = value
 
     def __dealloc__(self):
-        if self.bell is not None:
+        if self.is_owned:
             self.bell.held -= 1
             self.bell.ring(self.seq)
 

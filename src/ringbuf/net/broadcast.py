@@ -1,8 +1,8 @@
 """Who gets which batch, where each goes to every client, in the same order.
 
 Batches and ends of epochs lie on a *shelf*, oldest first, until every client has passed them; each client has a cursor.
-A client that joins begins with the oldest one on the shelf, or with the next epoch; one that leaves its loop passes what
-is left of the epoch.
+A client that joins begins with the oldest one on the shelf, or with the first epoch of which that has all; one that leaves
+its loop passes what is left of the epoch.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class Broadcast:
         self._cursors: dict[Session, int] = {}
         self._skip: dict[Session, tuple[int, float]] = {}  # places below it are not for this one
         self._newest = 0  # number of the entry behind the newest batch that was sent to anybody
+        self._waited_for: dict[Session, float] = {}  # who is in the way of others, and since when
+        self._oldest = epoch, index  # what is before this place is not to be had any more
+        self.wanted_from = epoch
 
     # ---- the source
 
@@ -67,9 +70,8 @@ class Broadcast:
         """A client is there, and from now on the others wait for it."""
         self.sessions.append(session)
         self._cursors[session] = self._first
-        if not now and self.delivered:
-            oldest = self._shelf[0].epoch if self._shelf else self.epoch
-            self._skip[session] = (oldest + 1, 0)
+        if not now and self._oldest[1] > 0:
+            self._skip[session] = self._oldest[0] + 1, 0
 
     def begin(self, session: Session, limit: int) -> None:
         session.begin(limit)
@@ -79,10 +81,11 @@ class Broadcast:
 
     def leave(self, session: Session, done: int) -> None:
         """Its loop ended early: it passes what is left of the epoch."""
-        if not session.inside:
-            return
+        inside = session.inside
         session.leave(done)
-        epoch = self._epoch_of(session)
+        if not inside:  # its END was under way
+            return
+        epoch = self.epoch_of(session)
         self._skip[session] = max(self._skip.get(session, (0, 0)), (epoch + 1, 0))
         session.epoch = epoch + 1
 
@@ -92,13 +95,23 @@ class Broadcast:
         self.sessions.remove(session)
         del self._cursors[session]
         self._skip.pop(session, None)
+        self._waited_for.pop(session, None)
         session.open.clear()
-        session.held.clear()
+
+    def begins_before(self, epoch: int, index: int) -> bool:
+        """See Split.begins_before()."""
+        return self._oldest <= (epoch, index)
+
+    def take_over(self, other: Broadcast) -> None:
+        """The clients of another one, which gave nobody anything yet, and began later than this one."""
+        for session in other.sessions:
+            self.join(session)
+            self._skip[session] = max(other._skip.get(session, (0, 0)), other._oldest)
 
     def begin_at(self, session: Session, epoch: int, index: int, done: list[int]) -> str | None:
         """A client had come so far in an earlier session. Returns why it cannot go on there."""
-        oldest = self._shelf[0].place if self._shelf else (self.epoch, 0)
-        if self._first > 0 and oldest > (epoch, index):
+        if not self.begins_before(epoch, index):
+            oldest = self._oldest
             return f"batch {index} of epoch {epoch} was given up already, the oldest there is {oldest[1]} of epoch {oldest[0]}"
         self._skip[session] = (epoch, index)
         session.epoch = epoch
@@ -123,8 +136,15 @@ class Broadcast:
         cursor = self._cursors[session]
         if batches is not None and self.lag(session) > batches and cursor == min(self._cursors.values()):
             return True
-        in_the_way = full and cursor <= self._first
-        return seconds is not None and in_the_way and now - session.progress_at > seconds
+        if not (full and cursor <= self._first and any(self._starves(other) for other in self.sessions)):
+            self._waited_for.pop(session, None)
+            return False
+        since = max(self._waited_for.setdefault(session, now), session.progress_at)
+        return seconds is not None and now - since > seconds
+
+    def _starves(self, session: Session) -> bool:
+        """Whether it wants a batch, and has had all that there are."""
+        return session.room > 0 and self._entry(self._cursors[session]) is None
 
     @property
     def finished(self) -> bool:
@@ -140,6 +160,8 @@ class Broadcast:
         for session in list(self.sessions):
             yield from self._steps_of(session)
         self._clear()
+        past = min((self._skip.get(session, (0, 0))[0] for session in self.sessions), default=0)
+        self.wanted_from = max(self.epoch, past)
 
     def _steps_of(self, session: Session) -> Iterator[tuple[Session, Batch | int | None]]:
         while session in self._cursors:
@@ -166,7 +188,7 @@ class Broadcast:
                 yield session, entry.length
                 continue
             self._cursors[session] += 1
-        if session.inside and self.epochs is not None and self._epoch_of(session) >= self.epochs:
+        if session.inside and self.epochs is not None and self.epoch_of(session) >= self.epochs:
             session.inside = False
             yield session, None
 
@@ -180,14 +202,13 @@ class Broadcast:
             if entry is not None:
                 yield entry
 
-    def _epoch_of(self, session: Session) -> int:
-        """The epoch that it is in, or that comes next for it."""
+    def epoch_of(self, session: Session) -> int:
+        """See Split.epoch_of()."""
         entry = self._entry(self._cursors[session])
-        epoch = self.epoch_after_shelf if entry is None else entry.epoch
+        epoch = self._epoch_after_shelf() if entry is None else entry.epoch
         return max(epoch, self._skip.get(session, (0, 0))[0], session.epoch or 0)
 
-    @property
-    def epoch_after_shelf(self) -> int:
+    def _epoch_after_shelf(self) -> int:
         """The epoch of what the source gives next."""
         if not self._shelf:
             return self.epoch
@@ -204,6 +225,8 @@ class Broadcast:
             self._first += 1
             if isinstance(entry, Batch):
                 self._stored -= 1
-                self.epoch = max(self.epoch, entry.epoch)
+                self.epoch = entry.epoch
+                self._oldest = entry.epoch, entry.index + 1
             else:
                 self.epoch = entry.epoch + 1
+                self._oldest = self.epoch, 0

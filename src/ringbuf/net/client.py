@@ -7,27 +7,39 @@ batch is views of the server's memory; that it was let go of is told by the view
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
+import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from ringbuf import checks, frame
-from ringbuf.errors import ClientDropped, Closed, RingbufError, SessionLost, SourceFailed, VersionMismatch
+from ringbuf.errors import (
+    ClientDropped,
+    Closed,
+    CorruptSegment,
+    RingbufError,
+    SessionLost,
+    SourceFailed,
+    VersionMismatch,
+)
 from ringbuf.net import local
 from ringbuf.net._window import Doorbell, Segment, Window
 from ringbuf.net.fields import fields_of
-from ringbuf.net.local import Gone
+from ringbuf.net.local import Gone, Raw
 from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, encode, parse, version
 
 __all__ = ["Epoch", "Stream", "StreamStats", "connect"]
 
 AHEAD = 2  # batches that are under way to a client while it works on one
 LOOK_AGAIN_S = 0.05  # between two looks for a server that is not there yet
+SLICE_S = 0.1  # between two looks at whether another thread closed the stream
 
 
 @dataclass(frozen=True)
@@ -124,18 +136,23 @@ class Stream:
         self._join, self._ahead, self._reconnect, self._label, self._timeout = join, ahead, reconnect, label, timeout
         self._sock: socket.socket | None = None
         self._bell: Doorbell | None = None
+        self._poll = select.poll()
+        self._inbox: deque[Raw] = deque()  # what the server has said; each is taken out once all is done about it
         self._segments: dict[int, Segment] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._seq = 0  # of the last batch handed out
-        self._place: tuple[int, int] | None = None  # of that batch, if it is not done yet
+        self._seq = 0  # of the last batch received
+        self._ready: tuple[Any, tuple[int, int]] | None = None  # a batch that was received and not handed out, and its place
+        self._place: tuple[int, int] | None = None  # of the batch handed out last, if it is not done yet
         self._at = (0, 0)  # all before it are done
         self._done: set[int] = set()  # and these of its epoch
         self._resume = False  # whether the place counts
-        self._loop: Epoch | None = None
+        self._loop: object | None = None  # the token of the loop that there is
+        self._begun = False  # whether the server knows of that
         self._closed = False
         self._finished = False
-        self._leaving = False  # a loop was left, and the server has not answered yet
+        self._to_leave: int | None = None  # a loop was left after this batch, and the server was not told yet
+        self._leaving = False  # it was told, and has not answered yet
         self._lost: BaseException | None = None
         self._schema: dict | None = None
         self._warned = False
@@ -155,7 +172,7 @@ class Stream:
         batch. Waits until the server has that."""
         schema = self._wait_for_schema()["schema"]
         if schema is None:
-            raise RingbufError("the description of the batches is too long to be sent ahead")
+            raise RingbufError("there are no batches, or their description is too long to be sent ahead")
         return fields_of(schema.encode("utf-8", "surrogatepass"))
 
     def __len__(self) -> int:
@@ -186,155 +203,209 @@ class Stream:
         self._check_process()
         with self._lock:
             if self._loop is not None:
-                self._loop.close()
+                self._leave(self._loop)
             self._raise_if_over()
+            self._reconnect_if_lost()
+            self._say_that_it_left()
             while self._leaving:
                 self._hear(until=None)
             self._raise_if_finished()
-            self._loop = loop = Epoch(self)
-            self._begin()
-            return loop
+            self._begun = False  # until the first batch is asked for; who is interrupted before has left nothing
+            self._loop = token = object()
+            return Epoch(self, token)
 
     def _begin(self) -> None:
-        self._send(Message(Kind.BEGIN, extra=self._seq + self._ahead))
+        if not self._begun:
+            words, send = [encode(Message(Kind.BEGIN, extra=self._seq + self._ahead))], self._sock.sendmsg
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._begun = True  # no call between this one and the next, see _next(): it is said once
+                send(words, [], socket.MSG_NOSIGNAL)
 
-    def _next(self, loop: Epoch) -> Any:
+    def _next(self, loop: object) -> Any:
+        """The next batch of a loop. A batch is in `_ready` until the very moment when it is handed out, so that no interrupt,
+        such as Ctrl-C, loses it."""
         self._check_process()
-        with self._lock:
-            if loop is not self._loop:
-                raise StopIteration
-            self._settle()
-            began = time.monotonic()
-            try:
-                return self._wait_for_batch()
-            finally:
-                self._waited_s += time.monotonic() - began
-
-    def _wait_for_batch(self) -> Any:
-        """The next batch; StopIteration at the end of the epoch."""
-        self._raise_if_over()
-        self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq + self._ahead))
         while True:
+            with self._lock:
+                if loop is not self._loop:
+                    raise StopIteration
+                if self._ready is None:
+                    began = time.monotonic()
+                    try:
+                        self._wait_for_batch(loop)
+                    finally:
+                        self._waited_s += time.monotonic() - began
+            # Python looks for interrupts, and lets other threads run, at calls: there is none from here on.
+            if self._ready is not None:
+                content, self._place = self._ready
+                self._ready = None
+                return content
+
+    def _wait_for_batch(self, loop: object) -> None:
+        """Until there is one in `_ready`. StopIteration at the end of the epoch."""
+        self._raise_if_over()
+        self._settle()
+        self._reconnect_if_lost()
+        self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq + self._ahead))
+        while self._ready is None:
             if self._finished:
                 self._raise_if_finished()
                 self._end_loop(self.epoch)
-            received = self._hear(until=None)
-            if received is not None:
-                return received.content
+            if loop is not self._loop:
+                raise StopIteration
+            self._hear(until=None)
 
-    def _hear(self, until: float | None) -> _Received | None:
+    def _hear(self, until: float | None) -> None:
         """Wait for a message of the server, and act on it."""
+        while not self._inbox:
+            self._fetch(until, "its next word")
+        raw = self._inbox[0]
         try:
-            self._bell.flush()
-            message, body, descriptors = self._receive_until(until, "its next word")
+            message, body = local.understand(raw)
+            self._act_on(message, body, raw)
         except Gone:
             self._recover()
-            return None
-        except ProtocolError as error:
+        except (ProtocolError, CorruptSegment) as error:
             self._lose(SessionLost(f"what came from the server was not understood: {error}"))
-        return self._take_in(message, body, descriptors)
+        if self._inbox and self._inbox[0] is raw:
+            self._drop_first()
 
-    def _take_in(self, message: Message, body: memoryview, descriptors: list[int]) -> _Received | None:
-        """One message of the server."""
+    def _fetch(self, until: float | None, what: str) -> None:
+        """Wait until something is in the inbox."""
+        while True:
+            if self._closed:
+                raise Closed("this stream was closed")
+            self._bell.flush()
+            with contextlib.suppress(BlockingIOError):
+                local.take_in(self._sock, self._inbox)
+                return
+            left = SLICE_S if until is None else min(SLICE_S, until - time.monotonic())
+            if left <= 0:
+                raise ConnectionError(f"the server {self._dial.name!r} is there, but {what} did not come in time")
+            self._poll.poll(left * 1000)
+
+    def _drop_first(self) -> None:
+        for descriptor in local.descriptors_in(self._inbox.popleft()):
+            os.close(descriptor)
+
+    def _act_on(self, message: Message, body: memoryview, raw: Raw) -> None:
+        """One message of the server. Whoever is interrupted in here does it once more."""
         kind = message.kind
-        try:
-            if kind == Kind.SEGMENT:
-                self._map(message, descriptors)
-                return None
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        try:
-            if kind == Kind.LEFT:
-                self._seq, self._leaving = message.seq, False
-            elif self._leaving and kind in (Kind.BATCH, Kind.END):
-                pass  # sent before the server knew that the loop was left
-            elif kind == Kind.BATCH:
-                return _Received(self._batch(message))
-            elif kind == Kind.SCHEMA:
-                self._schema = parse(body, length=(int, type(None)), schema=(str, type(None)))
-            elif kind == Kind.END:
-                self._end_loop(message.epoch)
-            elif kind == Kind.FINISHED:
-                self._finished = True
-            elif kind == Kind.FAILED:
-                said = parse(body, kind=str, text=str, traceback=str)
-                text = (
-                    f"the server's source raised {said['kind']}: {said['text']}\n\nOn the server:\n{said['traceback']}"
-                )
-                self._lose(SourceFailed(text, **said))
-            elif kind in (Kind.DROPPED, Kind.REFUSED, Kind.BYE):
-                text = parse(body, text=str)["text"] if len(body) else "the server ended the session"
-                if kind == Kind.BYE and self._reconnect:
-                    self._recover()
-                else:
-                    self._lose(ClientDropped(text) if kind == Kind.DROPPED else SessionLost(text))
+        if kind == Kind.SEGMENT:
+            self._map(message, local.descriptors_in(raw))
+        elif kind == Kind.LEFT:
+            self._move(message.epoch)
+            self._seq, self._leaving = message.seq, False
+        elif self._leaving and kind in (Kind.BATCH, Kind.END):
+            pass  # sent before the server knew that the loop was left
+        elif kind == Kind.BATCH and self._loop is not None:
+            self._receive(message)
+        elif kind == Kind.SCHEMA:
+            self._schema = parse(body, length=(int, type(None)), schema=(str, type(None)))
+        elif kind == Kind.END and self._loop is not None:
+            self._end_loop(message.epoch)
+        elif kind == Kind.FINISHED:
+            self._finished = True
+        elif kind == Kind.FAILED:
+            said = parse(body, kind=str, text=str, traceback=str)
+            text = f"the server's source raised {said['kind']}: {said['text']}\n\nOn the server:\n{said['traceback']}"
+            self._lose(SourceFailed(text, **said))
+        elif kind in (Kind.DROPPED, Kind.REFUSED, Kind.BYE):
+            text = parse(body, text=str)["text"] if len(body) else "the server ended the session"
+            if kind == Kind.BYE and self._reconnect:
+                self._recover()
             else:
-                raise ProtocolError(f"a server does not say {kind} here")
-        except ProtocolError as error:
-            self._lose(SessionLost(f"what came from the server was not understood: {error}"))
-        return None
+                self._lose(ClientDropped(text) if kind == Kind.DROPPED else SessionLost(text))
+        else:
+            raise ProtocolError(f"a server does not say {kind} here")
 
     def _map(self, message: Message, descriptors: list[int]) -> None:
+        if message.nbytes == 0:
+            self._segments.pop(message.segment, None)  # views of it keep it for as long as they need it
+            return
         if len(descriptors) != 1:
             self._lose(SessionLost("the server's memory did not come along; has this process too many open files?"))
-        for number in [number for number in self._segments if number < message.index]:
-            del self._segments[number]  # views of it keep it for as long as they need it
         self._segments[message.segment] = Segment(descriptors[0], message.nbytes, bool(message.flags & 1))
 
-    def _batch(self, message: Message) -> Any:
+    def _receive(self, message: Message) -> None:
+        """A batch."""
         segment = self._segments.get(message.segment)
         if segment is None or message.seq != self._seq + 1:
             raise ProtocolError(f"batch {message.seq} in memory {message.segment} was not due")
-        self._seq = message.seq
         window = Window(segment, message.offset, message.nbytes, self._bell, message.seq)
-        copy = bool(message.flags & COPY)
-        content = frame.read(window, copy=copy)
-        if self.mode == "split" and message.epoch == self._at[0]:
-            self._move_to(message.epoch, max(self._at[1], message.extra))
-        self._place = message.epoch, message.index
+        copied = bool(message.flags & COPY)
+        content = frame.read(window, copy=copied)
+        if self.mode == "split":
+            index = max(self._at[1], message.extra) if message.epoch == self._at[0] else message.extra
+            self._move_to(message.epoch, index)
+        # No call from here on, see _next(): the message is either not looked at yet, or all of it is done.
+        window.owned = True
+        self._seq = message.seq
         self.epoch = message.epoch
         self._batches += 1
         self._bytes += message.nbytes
-        self._copies += copy
-        return content
+        self._copies += copied
+        self._ready = content, (message.epoch, message.index)
+        self._inbox.popleft()  # it has no descriptor
 
     def _settle(self) -> None:
         """What was handed out last is done."""
         if self._place is None:
             return
         epoch, index = self._place
+        if self.mode == "broadcast":
+            self._at = epoch, index + 1
+        else:
+            if epoch == self._at[0]:
+                self._done.add(index)
+            else:
+                self._at, self._done = (epoch, 0), {index}
+            self._move_to(epoch, self._at[1])
         self._place = None
-        if epoch != self._at[0]:
-            self._at, self._done = (epoch, index if self.mode == "broadcast" else 0), set()
-        self._done.add(index)
-        self._move_to(epoch, self._at[1])
 
     def _move_to(self, epoch: int, index: int) -> None:
-        while index in self._done:
+        """All before `index` of an epoch is done."""
+        done = self._done if epoch == self._at[0] else set()
+        while index in done:
             index += 1
-        self._done = {other for other in self._done if other > index}
-        self._at = epoch, index
+        self._at, self._done = (epoch, index), {other for other in done if other > index}
+
+    def _move(self, epoch: int) -> None:
+        """The next loop is over this epoch."""
+        self.epoch, self._at, self._done = epoch, (epoch, 0), {*()}
 
     def _end_loop(self, epoch: int) -> None:
         self._loop = None
-        self.epoch = epoch + 1
-        self._at, self._done = (self.epoch, 0), set()
-        raise StopIteration
+        self._move(epoch + 1)
 
-    def _leave(self, loop: Epoch) -> None:
+    def _leave(self, loop: object) -> None:
         """A loop ended before its epoch did."""
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self._loop is not loop:
             return
         with self._lock:
             if self._loop is not loop:
                 return
-            self._loop = None
+            if not self._begun:
+                self._loop = None
+                return
             self._settle()
-            self.epoch += 1
-            if self._sock is not None and not self._finished:
-                self._send(Message(Kind.LEAVE, seq=self._seq))
-                self._leaving = True
+            seq = self._last_seq
+            self._loop, self._ready, self._to_leave = None, None, seq
+            self._move(self.epoch + 1)
+            self._say_that_it_left()
+
+    def _say_that_it_left(self) -> None:
+        if self._to_leave is None or self._sock is None or self._finished:
+            return
+        words, send = [encode(Message(Kind.LEAVE, seq=self._to_leave))], self._sock.sendmsg
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._to_leave, self._leaving = None, True  # no call between this one and the next, as in _begin()
+            send(words, [], socket.MSG_NOSIGNAL)
+
+    @property
+    def _last_seq(self) -> int:
+        """The number of the batch that was handed out last."""
+        return self._seq if self._ready is None else self._seq - 1
 
     # ---- where it is
 
@@ -349,9 +420,9 @@ class Stream:
             if self._place is not None:
                 self._settle()
                 if self._sock is not None:
-                    self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq))
+                    self._send(Message(Kind.NEXT, seq=self._last_seq, extra=self._seq))
             epoch, index = self._at
-            if epoch < self.epoch:  # the loop over it ended, or was left
+            if epoch < self.epoch:  # nothing of the one that it is in is done
                 return {"epoch": self.epoch, "index": 0, "done": []}
             return {"epoch": epoch, "index": index, "done": sorted(self._done)}
 
@@ -361,10 +432,12 @@ class Stream:
             raise TypeError(f"state should be the dict that state_dict() gave, got {state!r}")
         epoch = checks.whole("state['epoch']", state["epoch"], at_least=0, at_most=1 << 40)
         index = checks.whole("state['index']", state["index"], at_least=0, at_most=1 << 40)
+        done = {checks.whole("an index in state['done']", other, at_least=0, at_most=1 << 40) for other in state["done"]}
         with self._lock:
+            self._raise_if_over()
             if self._batches or self._loop is not None:
                 raise RingbufError("a stream that has begun cannot be moved; connect anew, with state=")
-            self._at, self._done, self.epoch, self._resume = (epoch, index), set(state["done"]), epoch, True
+            self._at, self._done, self.epoch, self._resume = (epoch, index), done, epoch, True
             if self._sock is not None:
                 self._hang_up()
                 self._open()
@@ -372,22 +445,31 @@ class Stream:
     # ---- the connection
 
     def _open(self) -> None:
-        """Connect, and hear the server's welcome."""
+        """Connect, and hear the server's welcome. Tries again while there is none, and while one is about to end."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
             try:
-                sock = self._dial()
-                break
-            except (FileNotFoundError, ConnectionRefusedError):
+                self._sock = self._dial()
+                self._greet(until)
+                return
+            except (FileNotFoundError, ConnectionRefusedError, Gone) as error:
+                self._hang_up()
                 if until is not None and time.monotonic() >= until:
+                    if isinstance(error, Gone):
+                        raise SessionLost("the server closed the connection before it said anything") from error
                     raise
+            except BaseException:
+                self._hang_up()
+                raise
             time.sleep(LOOK_AGAIN_S)
-        self._sock = sock
-        self._bell = Doorbell(sock, encode(Message(Kind.FREE)))
-        self._segments = {}
+
+    def _greet(self, until: float | None) -> None:
+        self._bell = Doorbell(self._sock, encode(Message(Kind.FREE)))
+        self._poll = select.poll()
+        self._poll.register(self._sock, select.POLLIN)
         self._seq = 0
         self._place = None
-        self._leaving = False
+        self._to_leave, self._leaving, self._begun = None, False, False
         hello: dict[str, Any] = {
             "version": version(),
             "label": self._label or f"process {os.getpid()}",
@@ -395,48 +477,34 @@ class Stream:
         }
         if self._resume:
             hello.update(at=list(self._at), done=sorted(self._done)[:4096])
-        try:
-            self._send(Message(Kind.HELLO), hello)
-            self._hear_welcome(until)
-        except Gone as error:
-            self._hang_up()
-            raise SessionLost("the server closed the connection before it said anything") from error
-        except BaseException:
-            self._hang_up()
-            raise
-        self._resume = True
-
-    def _hear_welcome(self, until: float | None) -> None:
-        message, body, descriptors = self._receive_until(until, "a word of welcome")
-        for descriptor in descriptors:
-            os.close(descriptor)
+        self._send(Message(Kind.HELLO), hello)
+        self._fetch(until, "a word of welcome")
+        message, body = local.understand(self._inbox[0])
         if message.kind == Kind.REFUSED:
-            text = parse(body, text=str)["text"]
-            raise (VersionMismatch if "protocol" in text else SessionLost)(f"the server refused this client: {text}")
-        if message.kind in (Kind.FAILED, Kind.BYE, Kind.FINISHED):
-            raise SessionLost("the server is about to stop")
+            said = parse(body, text=str, version=(bool, type(None)))
+            error = VersionMismatch if said.get("version") else SessionLost
+            raise error(f"the server refused this client: {said['text']}")
         if message.kind != Kind.WELCOME:
             raise ProtocolError(f"a server's first word is WELCOME, not {message.kind}")
-        said = parse(body, mode=str, epochs=(int, type(None)), name=str)
-        self.mode, self.epochs, self.name = said["mode"], said["epochs"], said["name"]
-
-    def _receive_until(self, until: float | None, what: str) -> tuple[Message, memoryview, list[int]]:
-        if until is not None:
-            self._sock.settimeout(max(0.001, until - time.monotonic()))
-        try:
-            return local.receive(self._sock)
-        except TimeoutError:
-            raise ConnectionError(f"the server {self._dial.name!r} is there, but {what} did not come in time") from None
-        finally:
-            if until is not None and self._sock is not None:
-                self._sock.settimeout(None)
+        said = parse(body, mode=str, epochs=(int, type(None)), name=str, epoch=(int, type(None)))
+        if said["mode"] not in ("split", "broadcast"):
+            raise ProtocolError(f"a server's mode is split or broadcast, not {said['mode']!r}")
+        self.mode = said["mode"]
+        self.epochs, self.name = said["epochs"], said["name"]
+        if not self._resume and said.get("epoch"):
+            self._move(said["epoch"])
+        self._resume = True
+        self._drop_first()
 
     def _wait_for_schema(self) -> dict:
         self._check_process()
         with self._lock:
             until = None if self._timeout is None else time.monotonic() + self._timeout
-            while self._schema is None:  # it comes before any batch
+            while self._schema is None:  # it comes before any batch, and before the end of an epoch that has none
                 self._raise_if_over()
+                if self._finished:
+                    raise SessionLost("the server's epochs are over, and it has stopped")
+                self._reconnect_if_lost()
                 self._hear(until)
             return self._schema
 
@@ -451,25 +519,30 @@ class Stream:
             self._lose(SessionLost(f"the server {self._dial.name!r} went away; batches that were received stay valid"))
         self._settle()
         self._hang_up()
-        try:
-            self._open()
-            if self._loop is not None:
-                self._begin()
-        except (OSError, RingbufError) as error:
-            self._lose(SessionLost(f"the server {self._dial.name!r} went away, and another could not be had: {error}"))
-        self._reconnects += 1
+        self._reconnect_if_lost()
+
+    def _reconnect_if_lost(self) -> None:
+        """Be connected, and have the server know of the loop that there is; an interrupt may have come between."""
+        if self._sock is None:
+            try:
+                self._open()
+            except (OSError, RingbufError) as error:
+                self._lose(SessionLost(f"the server {self._dial.name!r} went away, and another could not be had: {error}"))
+            self._reconnects += 1
+        if self._loop is not None:
+            self._begin()
 
     def _lose(self, error: BaseException) -> None:
         self._lost = error
         self._loop = None
         self._hang_up()
-        raise error
+        raise copy.copy(error)  # its traceback keeps what the caller has in hands, for as long as it is kept itself
 
     def _raise_if_over(self) -> None:
         if self._closed:
             raise Closed("this stream was closed; connect again")
         if self._lost is not None:
-            raise self._lost
+            raise copy.copy(self._lost)
 
     def _raise_if_finished(self) -> None:
         if self._finished and (self.epochs is None or self.epoch >= self.epochs):
@@ -481,25 +554,31 @@ class Stream:
             raise RuntimeError(f"this stream belongs to process {self._pid}; in a forked process connect anew")
 
     def _hang_up(self) -> None:
+        """End the connection, but for what it is needed for by views that are held."""
+        goodbye = encode(Message(Kind.BYE, seq=self._last_seq))
         sock, bell = self._sock, self._bell
-        self._sock = self._bell = None
+        self._sock = self._bell = self._ready = None
         self._segments = {}
+        while self._inbox:
+            self._drop_first()
         if bell is not None:
-            bell.hush()
-        if sock is not None:
+            bell.part(goodbye)
+        elif sock is not None:
             sock.close()
 
     def close(self) -> None:
-        """End the session: what was not done goes to other clients. What is held stays valid. Idempotent."""
+        """End the session: what was not done goes to other clients. What is held stays valid. Idempotent. A thread that waits for
+        a batch gets Closed, within a moment."""
         if os.getpid() != self._pid:
+            if self._bell is not None:
+                self._bell.hang_up()
             return
+        self._closed = True
         with self._lock:
-            self._closed = True
-            if self._sock is not None and self._lost is None:
+            if self._sock is not None and self._place is not None:
+                done = Message(Kind.NEXT, seq=self._last_seq, extra=self._last_seq)
                 with contextlib.suppress(OSError):
-                    if self._place is not None:
-                        self._send(Message(Kind.NEXT, seq=self._seq, extra=self._seq))
-                    self._send(Message(Kind.BYE))
+                    self._sock.send(encode(done), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             self._loop = None
             self._hang_up()
             close = getattr(self._dial, "close", None)
@@ -519,30 +598,22 @@ class Stream:
         self.close()
 
 
-class _Received:
-    """A batch, which may be None."""
-
-    __slots__ = ("content",)
-
-    def __init__(self, content: Any):
-        self.content = content
-
-
 class Epoch:
     """One loop over a stream. Ends with its epoch; when it is dropped before, the rest of the epoch is left to others."""
 
-    def __init__(self, stream: Stream):
+    def __init__(self, stream: Stream, token: object):
         self._stream = stream
+        self._token = token  # which the stream has, and not this, or this would not be dropped
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return self._stream._next(self)
+        return self._stream._next(self._token)
 
     def close(self) -> None:
         """Leave the epoch. Idempotent."""
-        self._stream._leave(self)
+        self._stream._leave(self._token)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):

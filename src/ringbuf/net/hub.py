@@ -8,12 +8,14 @@ The producer waits in wait_for_room() while there is as much on the shelf as it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import select
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 from ringbuf.net import local
 from ringbuf.net.broadcast import Broadcast
 from ringbuf.net.local import Gone, LocalWire
-from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, clean, encode, parse
+from ringbuf.net.protocol import COPY, Kind, Message, OtherVersion, ProtocolError, clean, encode, parse
 from ringbuf.net.session import Batch, Session
 from ringbuf.net.split import Split
 
@@ -31,6 +33,7 @@ TICK_S = 0.2
 HELLO_S = 5.0  # to say HELLO after knocking
 FLUSH_S = 5.0  # what clients may take to read the last messages
 MOST_STRANGERS = 64  # connections that have not said HELLO yet
+MOST_AT_ONCE = 64  # messages of one client, before others have their turn
 
 
 class Refused(Exception):
@@ -99,12 +102,19 @@ class Hub:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()  # a descriptor that is closed may be somebody else's the next moment
+        self._listener: socket.socket | None = None
+        self._deaf_until = 0.0  # for want of descriptors; 0 where it listens
         self._strangers: dict[socket.socket, float] = {}
         self._locals: dict[Session, _LocalClient] = {}
+        self._parted: set[_LocalClient] = set()  # they get nothing more, but still look at batches
+        self._kept: list[dict[int, Batch]] = []
+        self._thread: threading.Thread | None = None
+        self._over = False
         self._stopping = False
         self._goodbye: tuple[Message, dict | None] | None = None
         self._flush_until = 0.0
         self.watch(self._wake_fd, lambda _: self._awake())
+        _hubs.add(self)
 
     # ---- from the producer's thread
 
@@ -129,6 +139,24 @@ class Hub:
         """Have this done in the hub's thread."""
         self._calls.append(function)
         self.wake()
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """Have this done in the hub's thread, while nothing changes, and return what it returns; here, once that has ended."""
+        if self._thread is None or self._over or self._thread is threading.current_thread():
+            return function()
+        answers: list[Any] = []
+        answered = threading.Event()
+
+        def answer() -> None:
+            try:
+                answers.append(function())
+            finally:
+                answered.set()
+
+        self.call(answer)
+        while not answered.wait(TICK_S) and not self._over:
+            pass
+        return answers[0] if answers else function()
 
     def wake(self) -> None:
         with self._waking, contextlib.suppress(BlockingIOError):
@@ -159,6 +187,7 @@ class Hub:
 
     def run(self) -> None:
         """Until stop(), or until the last epoch is over for everybody."""
+        self._thread = threading.current_thread()
         try:
             while not self._stopping:
                 self._turn()
@@ -167,7 +196,7 @@ class Hub:
                     break
             self._say_goodbye()
         finally:
-            self._close()
+            self.close()
 
     def _turn(self) -> None:
         for fd, events in self._epoll.poll(TICK_S):
@@ -224,10 +253,13 @@ class Hub:
 
     def _tick(self, now: float) -> None:
         self._sample(now)
+        if self._deaf_until and now >= self._deaf_until:
+            self._deaf_until = 0.0
+            self.listen(self._listener)
         for sock, since in list(self._strangers.items()):
             if now - since > HELLO_S:
                 self._refuse_stranger(sock)
-        for client in list(self._locals.values()):
+        for client in [*self._locals.values(), *self._parted]:
             client.flush()
         for frontend in self.frontends:
             frontend.tick(now)
@@ -247,13 +279,7 @@ class Hub:
         )
         with contextlib.suppress(Gone, OSError):
             session.wire.send(Message(Kind.DROPPED), {"text": text})
-        self.dispatcher.remove(session)
-        self.sessions.remove(session)
-        client = self._locals.pop(session, None)
-        if client is not None:
-            client.linger()
-        else:
-            session.wire.close()
+        self._part(session)
 
     # ---- sessions
 
@@ -265,35 +291,39 @@ class Hub:
 
     def begin_anew(self, dispatcher: Split | Broadcast) -> int:
         """Forget what the source gave so far. Returns the generation of what counts from now on."""
+        if isinstance(dispatcher, Broadcast):
+            dispatcher.take_over(self.dispatcher)
         self.dispatcher = dispatcher
         self._generation += 1
         return self._generation
 
     def open_session(self, wire: Any, hello: dict[str, Any]) -> Session:
         """A client said HELLO. Raises Refused."""
-        if len(self.sessions) >= self._max_clients:
-            raise Refused(f"the server has {len(self.sessions)} clients, which is as many as it takes")
+        clients = len(self.sessions) + len(self._parted)
+        if clients >= self._max_clients:
+            raise Refused(f"the server has {clients} clients, which is as many as it takes")
         number = next(self._numbers)
         session = Session(number, clean(hello.get("label") or f"client {number}", 80), wire)
         if hello.get("at") is None:
             self.dispatcher.join(session, now=hello.get("join") != "next")
         else:
             self._join_at(session, *hello["at"], hello.get("done") or [])
+        try:
+            epoch = self.dispatcher.epoch_of(session)
+            wire.send(Message(Kind.WELCOME), {**self._welcome, "client": number, "epoch": epoch})
+            if self._schema is not None:
+                wire.send(Message(Kind.SCHEMA), self._schema)
+        except BaseException:  # it went away as soon as it had come
+            self.dispatcher.remove(session)
+            raise
         self.sessions.append(session)
         self.served += 1
-        wire.send(Message(Kind.WELCOME), {**self._welcome, "client": number})
-        if self._schema is not None:
-            wire.send(Message(Kind.SCHEMA), self._schema)
         return session
 
     def _join_at(self, session: Session, epoch: int, index: int, done: list[int]) -> None:
         """A client knows how far it had come, when it or the server was another one."""
-        if (
-            self.dispatcher.delivered == 0
-            and not self.sessions
-            and (epoch, index) != (0, 0)
-            and not self._restart(epoch, index)
-        ):
+        elsewhere = (epoch, index) != (0, 0) if not self.sessions else not self.dispatcher.begins_before(epoch, index)
+        if self.dispatcher.delivered == 0 and elsewhere and not self._restart(epoch, index):
             raise Refused(f"the source cannot begin at batch {index} of epoch {epoch}")
         self.dispatcher.join(session)
         why_not = self.dispatcher.begin_at(session, epoch, index, done)
@@ -312,9 +342,10 @@ class Hub:
             self.dispatcher.begin(session, message.extra)
         elif kind == Kind.LEAVE:
             self.dispatcher.leave(session, message.seq)
-            session.wire.send(Message(Kind.LEFT, seq=session.sent))
+            session.wire.send(Message(Kind.LEFT, seq=session.sent, epoch=self.dispatcher.epoch_of(session)))
         elif kind == Kind.BYE:
-            self.close_session(session)
+            session.forget_after(message.seq)
+            self._part(session)
         else:
             raise ProtocolError(f"a client does not say {kind} after its HELLO")
 
@@ -323,12 +354,25 @@ class Hub:
         if session not in self.sessions:
             return
         self.sessions.remove(session)
-        self.dispatcher.remove(session)
         client = self._locals.pop(session, None)
         if client is not None:
+            client.hear_out()
             client.close()
         else:
             session.wire.close()
+            session.held.clear()
+        self.dispatcher.remove(session)
+
+    def _part(self, session: Session) -> None:
+        """A client gets nothing more. What it still looks at stays as it is, until it has let go of that or is gone."""
+        self.sessions.remove(session)
+        self.dispatcher.remove(session)
+        client = self._locals.pop(session, None)
+        if client is not None:
+            client.part()
+        else:
+            session.wire.close()
+            session.held.clear()
 
     def _tell(self, session: Session, message: Message, body: dict | None = None) -> None:
         try:
@@ -340,7 +384,6 @@ class Hub:
 
     def listen(self, listener: socket.socket) -> None:
         """Have local clients come in here."""
-        listener.setblocking(False)
         self._listener = listener
         self.watch(listener.fileno(), lambda _: self._accept(listener))
 
@@ -356,8 +399,11 @@ class Hub:
                 sock, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # it went away meanwhile, or there are no descriptors now
-                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    self.forget(listener.fileno())  # it would be reported again and again; _tick() looks again
+                    self._deaf_until = time.monotonic() + TICK_S
+                return  # or it went away meanwhile
             if local.peer_of(sock)[1] != os.geteuid() or len(self._strangers) >= MOST_STRANGERS:
                 self.refused += 1
                 sock.close()
@@ -374,7 +420,7 @@ class Hub:
             self._let_go(sock)
             return
         except ProtocolError as error:
-            self._refuse_stranger(sock, str(error))
+            self._refuse_stranger(sock, str(error), isinstance(error, OtherVersion))
             return
         for descriptor in descriptors:
             os.close(descriptor)
@@ -401,10 +447,11 @@ class Hub:
         self.forget(sock.fileno())
         self._locals[session] = _LocalClient(self, session, wire)
 
-    def _refuse_stranger(self, sock: socket.socket, text: str = "no HELLO came in time") -> None:
+    def _refuse_stranger(self, sock: socket.socket, text: str = "no HELLO came in time", version: bool = False) -> None:
         self.refused += 1
         with contextlib.suppress(OSError, ValueError):
-            sock.send(encode(Message(Kind.REFUSED), {"text": text}), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            said = encode(Message(Kind.REFUSED), {"text": text, "version": version})
+            sock.send(said, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         self._let_go(sock)
 
     def _let_go(self, sock: socket.socket) -> None:
@@ -421,19 +468,35 @@ class Hub:
         self._flush_until = time.monotonic() + FLUSH_S
         for frontend in self.frontends:
             frontend.flush(FLUSH_S)
-        while any(client.wire.behind for client in self._locals.values()) and time.monotonic() < self._flush_until:
-            for client in list(self._locals.values()):
+        while time.monotonic() < self._flush_until:
+            clients = [*self._locals.values(), *self._parted]
+            for client in clients:
                 client.flush()
+            if not any(client.wire.behind for client in clients):
+                break
             time.sleep(0.01)
 
-    def _close(self) -> None:
+    def forget_what_is_held(self) -> None:
+        """After the end, once nobody writes any more: let go of what clients may still look at."""
+        self._kept.clear()
+
+    def close(self) -> None:
+        """Idempotent. The memory of what clients still look at is kept, until forget_what_is_held()."""
+        if self._over:
+            return
+        for client in [*self._locals.values(), *self._parted]:
+            self._kept.append(dict(client.session.held))
+            client.close()
+        self._locals.clear()
         for session in list(self.sessions):
             self.close_session(session)
         for sock in list(self._strangers):
             self._let_go(sock)
         for frontend in self.frontends:
             frontend.close()
-        self._stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        self._stopping = self._over = True
         with self._room:
             self._room.notify_all()
         self._epoll.close()
@@ -441,15 +504,35 @@ class Hub:
             os.close(self._wake_fd)
             self._wake_fd = -1
 
+    def _sockets(self) -> list[socket.socket]:
+        clients = [*self._locals.values(), *self._parted]
+        listener = [] if self._listener is None else [self._listener]
+        return [*listener, *self._strangers, *(client.wire.sock for client in clients)]
+
+
+_hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """A worker that is forked from a server must not keep its name, or its connections, alive."""
+    for hub in list(_hubs):
+        for sock in hub._sockets():
+            sock.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
 
 class _LocalClient:
     """A local session's descriptors: its connection, and its process, whose end is known even if a child of it keeps the
     connection open."""
 
     def __init__(self, hub: Hub, session: Session, wire: LocalWire):
-        self._hub, self._session, self.wire = hub, session, wire
+        self.session, self.wire = session, wire
+        self._hub = hub
         self._fd = wire.sock.fileno()
         self._pidfd: int | None = None
+        self._parted = self._closed = False
         with contextlib.suppress(OSError):
             if wire.pid and wire.pid != os.getpid():
                 self._pidfd = os.pidfd_open(wire.pid)
@@ -461,62 +544,82 @@ class _LocalClient:
         if self.wire.behind:
             try:
                 self.wire.flush()
+                if self._parted:
+                    self._close_if_done()
             except (Gone, OSError):
                 self._gone()
 
-    def linger(self) -> None:
-        """The client is given up, but what it still looks at must stay as it is: until it has gone."""
-        self._gone = self.close
-        self._read = self._discard
-        self._hub._handlers[self._fd] = lambda _: self._discard()
-        if self._pidfd is not None:
-            self._hub._handlers[self._pidfd] = lambda _: self.close()
+    def part(self) -> None:
+        """Send it nothing more, but wait until it has let go of all."""
+        self._parted = True
+        self._hub._parted.add(self)
+        self._close_if_done()
+
+    def hear_out(self) -> None:
+        """It is gone; but what it was done with before, as far as it said so, nobody shall get again."""
+        with contextlib.suppress(BlockingIOError, Gone, OSError, ProtocolError):
+            while True:
+                message, _ = self._receive()
+                if message.kind == Kind.NEXT:
+                    self._hub.dispatcher.go_on(self.session, message.seq, message.extra)
+                elif message.kind == Kind.LEAVE:
+                    self._hub.dispatcher.leave(self.session, message.seq)
+                elif message.kind != Kind.FREE:
+                    break
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._hub._parted.discard(self)
         self._hub.forget(self._fd)
         if self._pidfd is not None:
             self._hub.forget(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
         self.wire.close()
-        self._session.held.clear()
+        self.session.held.clear()
+
+    def _receive(self) -> tuple[Message, memoryview]:
+        message, body, descriptors = local.receive(self.wire.sock)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return message, body
 
     def _read(self) -> None:
-        """All that the client has said."""
-        hub, session = self._hub, self._session
+        """What the client has said."""
+        hub, session = self._hub, self.session
         try:
-            while session in hub._locals:
-                message, body, descriptors = local.receive(self.wire.sock)
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                hub.message(session, message, body)
+            for _ in range(MOST_AT_ONCE):
+                if self._closed:
+                    return
+                message, body = self._receive()
+                if not self._parted:
+                    hub.message(session, message, body)
+                elif message.kind == Kind.FREE:
+                    session.free(message.seq)
+                    self._close_if_done()
         except BlockingIOError:
             pass
-        except Gone:
+        except (Gone, OSError):
             self._gone()
         except ProtocolError as error:
             hub.refused += 1
-            hub._tell(session, Message(Kind.REFUSED), {"text": str(error)})
-            hub.close_session(session)
+            if self._parted:
+                self.close()
+            else:
+                hub._tell(session, Message(Kind.REFUSED), {"text": str(error)})
+                hub.close_session(session)
+
+    def _close_if_done(self) -> None:
+        if not self.session.held and not self.wire.behind:
+            self.close()
 
     def _gone(self) -> None:
-        self._hub.close_session(self._session)
-
-    def _discard(self) -> None:
-        try:
-            while True:
-                message, _, descriptors = local.receive(self.wire.sock)
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                if message.kind == Kind.FREE:
-                    self._session.held.pop(message.seq, None)
-                elif message.kind == Kind.BYE:
-                    self.close()
-                    return
-        except BlockingIOError:
-            pass
-        except (Gone, ProtocolError):
+        if self._parted:
             self.close()
+        else:
+            self._hub.close_session(self.session)
 
 
 def read_hello(body: memoryview) -> dict[str, Any]:

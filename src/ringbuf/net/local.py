@@ -20,7 +20,20 @@ from ringbuf import checks
 from ringbuf.net.protocol import Kind, Message, ProtocolError, decode, encode
 from ringbuf.net.session import Batch
 
-__all__ = ["Gone", "LocalWire", "connect", "listen", "peer_of", "receive", "running", "server_name"]
+__all__ = [
+    "Gone",
+    "LocalWire",
+    "Raw",
+    "connect",
+    "descriptors_in",
+    "listen",
+    "peer_of",
+    "receive",
+    "running",
+    "server_name",
+    "take_in",
+    "understand",
+]
 
 MESSAGE_BYTES = 64 << 10
 BACKLOG = 128
@@ -96,29 +109,54 @@ def peer_of(sock: socket.socket) -> tuple[int, int, int]:
     return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
 
 
-def receive(sock: socket.socket, flags: int = 0) -> tuple[Message, memoryview, list[int]]:
+def receive(sock: socket.socket) -> tuple[Message, memoryview, list[int]]:
     """The next message, its body, and its descriptors, which become the caller's. Raises Gone, BlockingIOError, ProtocolError."""
-    data, ancillary, got = b"", [], 0
-    for _ in range(
-        2
-    ):  # an end that closes without having read all resets the connection, before what it has sent is read
-        with contextlib.suppress(ConnectionResetError):
-            data, ancillary, got, _ = sock.recvmsg(MESSAGE_BYTES, socket.CMSG_LEN(4), flags | socket.MSG_CMSG_CLOEXEC)
-            break
-    descriptors = array.array("i")
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % 4])
+    inbox: deque[Raw] = deque()
+    take_in(sock, inbox)
+    descriptors = descriptors_in(inbox[0])
     try:
-        if not data and not descriptors:
-            raise Gone("the other end of the connection is closed")
-        if got & socket.MSG_TRUNC:
-            raise ProtocolError(f"a message is longer than {MESSAGE_BYTES} bytes")
-        return *decode(data), list(descriptors)
+        return *understand(inbox[0]), descriptors
     except BaseException:
         for descriptor in descriptors:
             os.close(descriptor)
         raise
+
+
+Raw = tuple[bytes, list, int, Any]
+"""What recvmsg() gave."""
+
+
+def take_in(sock: socket.socket, inbox: deque[Raw]) -> None:
+    """Put the next message into a deque, if there is one. Raises BlockingIOError otherwise.
+
+    A signal handler that raises, as Ctrl-C does, cannot come between: what has left the socket is in the deque.
+    """
+    size, room, flags = (MESSAGE_BYTES,), (socket.CMSG_LEN(4),), (socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC,)
+    for _ in range(2):
+        # An end that closes without having read all resets the connection, before what it has sent is read.
+        with contextlib.suppress(ConnectionResetError):
+            inbox.extend(map(sock.recvmsg, size, room, flags))
+            return
+    inbox.append((b"", [], 0, None))
+
+
+def descriptors_in(raw: Raw) -> list[int]:
+    """The descriptors that came along with a message."""
+    descriptors = array.array("i")
+    for level, kind, content in raw[1]:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % 4])
+    return list(descriptors)
+
+
+def understand(raw: Raw) -> tuple[Message, memoryview]:
+    """A message, and its body. Raises Gone, ProtocolError."""
+    data, ancillary, got, _ = raw
+    if not data and not ancillary:
+        raise Gone("the other end of the connection is closed")
+    if got & socket.MSG_TRUNC:
+        raise ProtocolError(f"a message is longer than {MESSAGE_BYTES} bytes")
+    return decode(data)
 
 
 class LocalWire:
@@ -152,14 +190,12 @@ class LocalWire:
         parcel = batch.parcel
         segment = parcel.segment
         if segment.number not in self._known:
+            for gone in self._known - self._memory.numbers:
+                self._put(encode(Message(Kind.SEGMENT, segment=gone)), None)
+            self._known &= self._memory.numbers
             self._known.add(segment.number)
-            header = Message(
-                Kind.SEGMENT,
-                segment=segment.number,
-                index=self._memory.oldest,
-                nbytes=segment.nbytes,
-                flags=int(self._writable),
-            )
+            flags = int(self._writable)
+            header = Message(Kind.SEGMENT, segment=segment.number, nbytes=segment.nbytes, flags=flags)
             self._put(encode(header), segment.descriptor(self._writable))
         self._put(encode(message._replace(segment=segment.number, offset=parcel.offset, nbytes=parcel.nbytes)), None)
 

@@ -7,8 +7,10 @@ A slot is free again when nobody has its parcel any more: not the server, not a 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ from ringbuf.loader.rings import DataRings
 __all__ = ["Memory", "Parcel", "Pool", "SegmentRecord"]
 
 LOOK_S = 0.1  # between two looks at whether the server is to stop, while all slots are in use
+PATIENCE = 5  # such looks, until there are more slots
 FIRST_SLOT_BYTES = 64 << 10
 
 
@@ -36,12 +39,16 @@ class SegmentRecord:
         self.number = number
         self.nbytes = ring.total_bytes
         self.slots = ring.slots
-        self._ring = ring
+        # Of our own, as a ring that is closed gives none, and clients may come to batches in it that wait still. Not a
+        # duplicate of the ring's, with which its proof of life would outlive it.
+        self._fd = os.open(f"/proc/self/fd/{ring.fileno()}", os.O_RDWR | os.O_CLOEXEC)
+        self._end = weakref.finalize(self, os.close, self._fd)
+        self._end.atexit = False
 
     def descriptor(self, writable: bool) -> int:
         """A new descriptor of the memory, the caller's to close; through one that is not writable nobody can map it so that it
-        can be written to. Not a duplicate of the ring's own, with which our proof of life would outlive us."""
-        return os.open(f"/proc/self/fd/{self._ring.fileno()}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        can be written to."""
+        return os.open(f"/proc/self/fd/{self._fd}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
 
 class Memory:
@@ -61,9 +68,9 @@ class Memory:
         return known[1]
 
     @property
-    def oldest(self) -> int:
-        """The lowest number that is in use."""
-        return min((record.number for _, record in self._by_ring.values()), default=0)
+    def numbers(self) -> set[int]:
+        """Of those that are in use."""
+        return {record.number for _, record in list(self._by_ring.values())}  # a list, as another thread adds some
 
 
 class Parcel:
@@ -92,7 +99,8 @@ class Parcel:
 class Pool:
     """A ring of the server's own, for batches that are not in shared memory: they are copied once.
 
-    slots: how many batches it holds at once.
+    slots: how many batches it holds at once, as a rule. When clients that do nothing, a stopped one say, have so many in
+        hands that none is left for the others, there is another ring, and so on: what they may have in hands is bounded.
     stopped: whether there is no more use in waiting for a slot.
     """
 
@@ -101,6 +109,7 @@ class Pool:
         self._slots = slots
         self._stopped = stopped
         self._rings: DataRings | None = None
+        self._claimed: Ring | None = None  # the one that the last slot is of
 
     def put(self, batch: Any) -> Parcel | None:
         """Copy a batch into a slot, as soon as one is free. None when there is no more use in it.
@@ -138,13 +147,21 @@ class Pool:
         elif self._rings.slot_bytes < needed_bytes:
             newest = self._rings.fitting(needed_bytes, above=self._rings.newest)
             self._rings.retire_below(newest)
+        looks = 0
         while not self._stopped():
-            try:
-                return self._rings.current.claim(timeout=LOOK_S)
-            except Full:
-                continue
+            if self._rings.several:
+                self._rings.retire_idle()
+            for ring in reversed(self._rings.all()):
+                with contextlib.suppress(Full):
+                    claim = ring.claim(timeout=LOOK_S if ring is self._rings.current else 0)
+                    self._claimed = ring
+                    return claim
+            looks += 1
+            if looks % PATIENCE == 0:
+                self._rings.another()
         return None
 
     def _take(self, tag: int) -> Parcel:
-        ring = self._rings.current
+        """What was committed to the slot that was claimed last."""
+        ring = self._claimed
         return Parcel(ring.take(timeout=0, tag=tag), self._memory.record(ring), copied=True)

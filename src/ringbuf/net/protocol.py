@@ -28,7 +28,7 @@ import struct
 import sys
 from typing import Any, NamedTuple
 
-from ringbuf.errors import RingbufError
+from ringbuf.errors import RingbufError, VersionMismatch
 
 __all__ = [
     "BODY_BYTES",
@@ -38,6 +38,7 @@ __all__ = [
     "VERSION",
     "Kind",
     "Message",
+    "OtherVersion",
     "ProtocolError",
     "clean",
     "decode",
@@ -59,6 +60,10 @@ _MAGIC = b"rbuf"
 
 class ProtocolError(RingbufError):
     """The other side does not speak this protocol, or not correctly."""
+
+
+class OtherVersion(ProtocolError, VersionMismatch):
+    """The other side speaks another version of it."""
 
 
 class Kind(enum.IntEnum):
@@ -89,9 +94,10 @@ COPY = 1
 class Message(NamedTuple):
     """A header. What a field means depends on the kind; 0 where it means nothing.
 
-    seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH.
+    seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH,
+        and `epoch` is the next one; BYE: none after this one was looked at, and FREE of those before may follow.
     epoch, index: of a BATCH, from 0. END: `index` is the number of batches of the epoch.
-    segment, offset, nbytes: where a batch lies. SEGMENT: its number, the lowest number still in use, its size.
+    segment, offset, nbytes: where a batch lies. SEGMENT: its number and size; size 0: it is not used any more.
     extra: NEXT and BEGIN: send up to this seq. BATCH: all before this index of the epoch are done, by whomever.
     flags: BATCH: COPY. SEGMENT: 1 where it may be written to.
     """
@@ -128,7 +134,7 @@ def decode(data: Any) -> tuple[Message, memoryview]:
     if magic != _MAGIC:
         raise ProtocolError(f"a message begins with {_MAGIC!r}, these bytes with {magic!r}")
     if version != VERSION:
-        raise ProtocolError(f"the other side speaks version {version} of the protocol, this one {VERSION}")
+        raise OtherVersion(f"the other side speaks version {version} of the protocol, this one {VERSION}")
     return Message(kind, *fields, flags=flags), view[HEADER_BYTES:]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import secrets
 import sys
 import threading
@@ -163,7 +164,7 @@ class Server:
     def start(self) -> Server:
         """Serve in the background. Ctrl-C is the program's own affair."""
         self._open()
-        self._producer = threading.Thread(target=self._produce, name="ringbuf-source", daemon=True)
+        self._producer = threading.Thread(target=self._produce_alone, name="ringbuf-source", daemon=True)
         self._producer.start()
         return self
 
@@ -197,7 +198,7 @@ class Server:
 
     def stats(self) -> dict[str, Any]:
         """What the server does, and what each client does, as plain numbers and text."""
-        return describe(self, self._hub)
+        return describe(self, None) if self._hub is None else self._hub.ask(lambda: describe(self, self._hub))
 
     def _picture(self) -> dict[str, Any]:
         """In the hub's thread, or before there is one."""
@@ -228,6 +229,8 @@ class Server:
             if listener is not None:
                 listener.close()
             self._close_web()
+            if self._hub is not None:
+                self._hub.close()
             raise
         self._listener = listener
         self._thread = threading.Thread(target=self._serve, name="ringbuf-server", daemon=True)
@@ -288,8 +291,16 @@ class Server:
         self._close_web()
         self._source.close()
         self._pool.close()
+        if self._hub is not None:
+            self._hub.forget_what_is_held()
 
     # ---- the source, in a thread of its own or in that of run()
+
+    def _produce_alone(self) -> None:
+        try:
+            self._produce()
+        except BaseException as error:  # SystemExit, say: clients would wait for ever
+            self._fail(error)
 
     def _produce(self) -> None:
         start: Start | None = Start(0, 0, 0)
@@ -298,10 +309,8 @@ class Server:
                 self._produce_from(start)
                 start = self._next_start()
         except Exception as error:
-            self._fail(error)
-        except BaseException:
-            self._stopped.set()
-            raise
+            if not self._stopped.is_set():  # or it says that it was closed meanwhile
+                self._fail(error)
 
     def _produce_from(self, start: Start) -> None:
         """All epochs from there on, until there is no more use in it."""
@@ -321,6 +330,8 @@ class Server:
                     index += 1
             if self._unwanted():
                 return
+            if self.account.produced == 0:
+                self._tell_schema(None)
             self._hub.end_epoch(epoch, index, start.generation)
 
     def _unwanted(self) -> bool:
@@ -329,7 +340,7 @@ class Server:
 
     def _wait_for_room(self, epoch: int) -> bool:
         with self.account.room:
-            return self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.epoch > epoch)
+            return self._hub.wait_for_room(lambda: self._unwanted() or self._hub.dispatcher.wanted_from > epoch)
 
     def _next_start(self) -> Start | None:
         """Where a client wants the source to begin anew; it may, as long as nobody got anything. None when the server stops."""
@@ -350,13 +361,17 @@ class Server:
         self.account.bytes += parcel.nbytes
         self.account.copies += parcel.copied
         if self.account.produced == 1 or self._source.length != self._told_length:
-            self._told_length = self._source.length
-            schema = parcel.schema().decode("utf-8", "surrogatepass")
-            fits = len(schema.encode("utf-8", "surrogatepass")) * 2 < BODY_BYTES
-            body = {"length": self._source.length, "schema": schema if fits else None}
-            self._hub.call(lambda: self._hub.schema_known(body))
+            self._tell_schema(parcel.schema())
 
-    def _fail(self, error: Exception) -> None:
+    def _tell_schema(self, schema: bytes | None) -> None:
+        """What batches are made of; None where there are none, or where that is too long to be told."""
+        self._told_length = self._source.length
+        text = "" if schema is None else schema.decode("utf-8", "surrogatepass")
+        fits = 0 < len(json.dumps(text)) < BODY_BYTES - 100
+        body = {"length": self._told_length, "schema": text if text and fits else None}
+        self._hub.call(lambda: self._hub.schema_known(body))
+
+    def _fail(self, error: BaseException) -> None:
         self._failure = error
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

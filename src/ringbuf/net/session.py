@@ -45,7 +45,7 @@ class Session:
     number: tells it from others, for people.
     label: what it calls itself.
     wire: how messages get to it: `wire.send(message, body=None, batch=None)`.
-    epoch: the one that its loop is over, or the next one that it will be; None before its first.
+    epoch: the one that its loop is over, or the next one that it will be; None in a broadcast, before its first batch.
     inside: whether it is in a loop.
     index: of that epoch's batches, the one behind the newest that it was sent.
     open: batches that it was sent and is not done with, by number.
@@ -76,12 +76,14 @@ class Session:
     def begin(self, limit: int) -> None:
         if self.inside:
             raise ProtocolError("a loop began inside of another one")
+        self._check_limit(self.done, limit)
         self.inside = True
         self.progress_at = self._clock()
         self._allow(limit)
 
     def go_on(self, done: int, limit: int) -> list[Batch]:
         """It is done with all up to `done`, and may be sent all up to `limit`. Returns those that it is done with now."""
+        self._check_limit(done, limit)  # first of all: what is refused changes nothing
         batches = self._finish(done)
         self._allow(limit)
         return batches
@@ -104,6 +106,11 @@ class Session:
         if not 1 <= seq <= self.sent:
             raise ProtocolError(f"batch {seq} was given back, and {self.sent} were sent")
         self.held.pop(seq, None)
+
+    def forget_after(self, seq: int) -> None:
+        """It goes, and will not look at what came after this one."""
+        for later in [other for other in self.held if other > seq]:
+            del self.held[later]
 
     # ---- what the server does
 
@@ -143,9 +150,11 @@ class Session:
         self.done = done
         return batches
 
+    def _check_limit(self, done: int, limit: int) -> None:
+        if not done <= limit <= done + MOST_AHEAD:
+            raise ProtocolError(f"{limit - done} batches in advance were asked for; at most {MOST_AHEAD} are sent")
+
     def _allow(self, limit: int) -> None:
-        if not self.done <= limit <= self.done + MOST_AHEAD:
-            raise ProtocolError(f"{limit - self.done} batches in advance were asked for; at most {MOST_AHEAD} are sent")
         self.limit = max(self.limit, limit)
         self._has_room(self.room > 0 and not self.open)
 

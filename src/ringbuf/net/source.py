@@ -64,7 +64,7 @@ class Source:
         if isinstance(self._made, LoaderBase):
             self._made.close()
         elif isinstance(self._given, LoaderBase):
-            self._given.reset()
+            self._given.leave_memory()
 
     def _iterable(self, number: int, start: int) -> Any:
         if not self._callable:
