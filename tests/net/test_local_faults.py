@@ -82,7 +82,8 @@ def test_what_a_client_was_done_with_counts_although_it_died_at_once(serve, conn
         close_all(descriptors)
         heard += message.kind == Kind.BATCH
     paused, go_on = threading.Event(), threading.Event()
-    server._hub.call(lambda: (paused.set(), go_on.wait(30)))
+    (session,) = server._hub.sessions
+    server._hub.call(lambda: (paused.set(), go_on.wait(30), server._hub.close_session(session)))
     assert paused.wait(30)
     say(sock, Kind.NEXT, seq=2, extra=6)
     sock.close()
