@@ -52,9 +52,12 @@ PYTHON_ROWS = [
     ["net.session", "net.source"],
     ["net.split", "net.broadcast", "net.local"],
     ["net.status", "net.hub"],
+    ["net.address", "net.codec", "net.link", "net.zeromq"],
     ["net.keys"],
-    ["net.remote", "net.dial"],
+    ["net.doorway", "net.zap"],
+    ["net.remote", "net.upstream", "net.dial"],
     ["net.server", "net.client"],
+    ["net.relay"],
     ["net"],
     [""],  # ringbuf/__init__.py
     ["torch.collate"],
@@ -67,7 +70,8 @@ PYTHON_ROWS = [
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
-DOORS |= {part: {"zmq"} for part in ("net.keys", "net.remote", "net.dial")}
+DOORS["net.zeromq"] = {"zmq"}
+DOORS["net.codec"] = {"lz4", "backports", "compression"}
 
 
 def row_of(part, rows):
