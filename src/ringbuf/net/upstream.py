@@ -314,10 +314,12 @@ class Upstream:
         if len(data) > MOST_BYTES:
             raise ProtocolError(f"a message has at most {MOST_BYTES} bytes, here are {len(data)}")
         number, received, rest = open_envelope(memoryview(data))
-        self._link.acknowledge(received)
         if not len(rest):
+            self._link.acknowledge(received)
             return
         message, body = decode(rest)
+        if message.kind != Kind.REFUSED:  # whoever says that may know nothing of the session
+            self._link.acknowledge(received)
         if message.kind == Kind.RESUMED and self._token is not None:
             self._up = True
             self._pump()
