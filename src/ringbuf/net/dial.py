@@ -37,6 +37,10 @@ class Remote:
         self.name = parse_address("the address", address).text
         if importlib.util.find_spec("zmq") is None:
             raise ImportError("clients on other machines need pyzmq: pip install ringloader[net]")
+        if keys is not None:
+            from ringbuf.net.keys import load_client  # needs pyzmq
+
+            load_client(keys)
         self._keys = None if keys is None else os.path.abspath(os.fspath(keys))
         self._timeout = timeout
         self._relay: int | None = None

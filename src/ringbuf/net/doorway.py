@@ -34,10 +34,12 @@ def parse_event(data: bytes) -> tuple[int, int]:
 
 
 class Connection:
-    """routing: by which ZeroMQ knows it, once it has said something. owner: what the server makes of it."""
+    """routing: by which ZeroMQ knows it, once it has said something. owner: what the server makes of it. alive: whether ZeroMQ
+    still has it."""
 
-    def __init__(self, sock: socket.socket, now: float):
-        self.sock: socket.socket | None = sock
+    def __init__(self, sock: socket.socket | None, now: float):
+        self.sock = sock
+        self.alive = True
         self.since = now
         self.routing: bytes | None = None
         self.owner: Any = None
@@ -46,10 +48,6 @@ class Connection:
         self.heard = True  # a message came since its bytes were last counted
         self.bytes_then = 0
 
-    @property
-    def alive(self) -> bool:
-        return self.sock is not None
-
     def cut(self) -> None:
         """End it. ZeroMQ notices, and says so."""
         if self.sock is not None:
@@ -57,12 +55,15 @@ class Connection:
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        self.alive = False
         if self.sock is not None:
             self.sock.close()
             self.sock = None
 
     def bytes_received(self) -> int:
         """By the kernel, in all."""
+        if self.sock is None:
+            return 0
         try:
             info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
             return struct.unpack_from("<Q", info, _RECEIVED_AT)[0]
@@ -166,10 +167,7 @@ class Doorway:
         self._router.disable_monitor()
 
     def _accepted(self, fd: int) -> None:
-        sock = self._duplicate(fd)
-        if sock is None:
-            return
-        connection = self._by_fd[fd] = Connection(sock, time.monotonic())
+        connection = self._by_fd[fd] = Connection(self._duplicate(fd), time.monotonic())
         if sum(other.owner is None for other in self._by_fd.values()) > self._most_strangers:
             self.refuse(connection)
 

@@ -44,7 +44,6 @@ HEARTBEAT_MS = 2_000
 DEAD_MS = 15_000
 MOST_BYTES = ENVELOPE_BYTES + HEADER_BYTES + BODY_BYTES
 
-MISMATCH = 0x11000001  # ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 EVENTS = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -135,8 +134,11 @@ class Upstream:
         self._watch()
         if self._up and self._link.told < self._link.received:
             self._post(self._link.seal())
-        if not self._shaken and self._dealer is not None and now > self._attempt_ends:
-            self._hang_up("nobody answered")
+        if not self._shaken and self._dealer is not None:
+            if self._give_up_at is not None and now > self._give_up_at:
+                self._fail(self._despair())
+            elif now > self._attempt_ends:
+                self._hang_up("nobody answered")
 
     def close(self) -> None:
         self._over = True
@@ -200,10 +202,8 @@ class Upstream:
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
             self._handshakes += 1
             self._hang_up("the connection was closed before anything was said")
-            if self._keys is not None and self._handshakes >= HANDSHAKES:
-                self._fail(
-                    PermissionError(f"{self._where} ended the handshake {HANDSHAKES} times; is server.public its key?")
-                )
+            if not self._was_ready and self._handshakes >= HANDSHAKES:
+                self._fail(self._guess())
         elif event == zmq.EVENT_CLOSED:
             self._hang_up("the connection was refused, or there is no way to the host")
         elif event == zmq.EVENT_DISCONNECTED:
@@ -212,8 +212,8 @@ class Upstream:
             self._hang_up("the connection was cut")
 
     def _explain(self, value: int) -> Exception:
-        if value != MISMATCH:
-            return ConnectionError(f"what answers at {self._where} is no server of ringbuf (0x{value & 0xFFFFFFFF:x})")
+        if value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+            return ConnectionError(f"what answers at {self._address.text} is no server of ringbuf (0x{value & 0xFFFFFFFF:x})")
         if self._keys is None:
             return PermissionError(
                 f"{self._where} asks for keys; pass keys=, a folder with client.secret and server.public"
@@ -221,6 +221,11 @@ class Upstream:
         return PermissionError(
             f"{self._where} was started without keys, so it cannot be told from others; keys= were given"
         )
+
+    def _guess(self) -> Exception:
+        """Who does not trust a key says nothing."""
+        likely = "does it ask for keys?" if self._keys is None else "is server.public its key, and was it started with keys?"
+        return PermissionError(f"{self._where} ended {HANDSHAKES} handshakes without a word; {likely}")
 
     @property
     def _where(self) -> str:
