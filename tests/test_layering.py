@@ -56,8 +56,9 @@ PYTHON_ROWS = [
     ["net.keys"],
     ["net.doorway", "net.zap"],
     ["net.remote", "net.upstream", "net.dial"],
-    ["net.server", "net.client"],
     ["net.relay"],
+    ["net.server", "net.client"],
+    ["net.share"],
     ["net"],
     [""],  # ringbuf/__init__.py
     ["torch.collate"],

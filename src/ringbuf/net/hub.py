@@ -102,6 +102,11 @@ class Hub:
         self._flush_until = 0.0
         self.watch(self._wake_fd, lambda _: self._awake())
 
+    @property
+    def strangers(self) -> int:
+        """Local connections that have not said HELLO yet."""
+        return len(self._strangers)
+
     # ---- from the producer's thread
 
     def wait_for_room(self, unless: Callable[[], bool]) -> bool:

@@ -41,15 +41,18 @@ def server_name(value: Any) -> str:
     return name
 
 
-def _address(name: str) -> str:
-    return f"\0ringbuf/{os.geteuid()}/{name}"
+def _address(name: str, kind: str) -> str:
+    return f"\0{kind}/{os.geteuid()}/{name}"
 
 
-def listen(name: str) -> socket.socket:
-    """The socket of a server with this name. FileExistsError when there is one."""
+def listen(name: str, kind: str = "ringbuf") -> socket.socket:
+    """The socket of a server with this name. FileExistsError when there is one.
+
+    kind: a name means something else in another one, and only those of the usual one are listed.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
-        sock.bind(_address(name))
+        sock.bind(_address(name, kind))
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
@@ -61,11 +64,11 @@ def listen(name: str) -> socket.socket:
     return sock
 
 
-def connect(name: str) -> socket.socket:
+def connect(name: str, kind: str = "ringbuf") -> socket.socket:
     """A connection to the server with this name. FileNotFoundError, which names those that run; PermissionError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
-        sock.connect(_address(name))
+        sock.connect(_address(name, kind))
         _, uid, _ = peer_of(sock)
         if uid != os.geteuid():
             raise PermissionError(errno.EACCES, f"the server's name was taken by user {uid}, who is not you", name)

@@ -32,7 +32,7 @@ from ringbuf.net.session import MOST_AHEAD
 from ringbuf.net.upstream import Upstream
 from ringbuf.net.zeromq import zmq
 
-__all__ = ["Relay", "main"]
+__all__ = ["Relay", "main", "report"]
 
 TICK_MS = 100
 FAREWELL_S = 2.0  # for the server to hear that the trainer has gone
@@ -43,10 +43,17 @@ class Relay:
     """One trainer, and its session.
 
     sock: the end of its connection.
+    reports: whether the trainer is to be told first that there is a connection with the server, or why not.
     """
 
     def __init__(
-        self, sock: socket.socket, context: zmq.Context, address: str, keys: str | None, timeout: float | None
+        self,
+        sock: socket.socket,
+        context: zmq.Context,
+        address: str,
+        keys: str | None,
+        timeout: float | None,
+        reports: bool = True,
     ):
         sock.setblocking(False)
         self.sock = sock
@@ -58,13 +65,14 @@ class Relay:
         self._wanted = 0  # it asked for all up to this one
         self._passed_on = 0  # and the server was asked for all up to this one
         self._received = 0
+        self._reports = reports
         self._leaving: int | None = None  # a loop was left, after this one; the server has not answered yet
         self._upstream = Upstream(
             context,
             parse_address("the address", address),
             None if keys is None else load_client(keys),
             timeout=timeout,
-            ready=lambda: self._report({}),
+            ready=self._ready,
             heard=self._from_server,
             failed=self._failed,
         )
@@ -82,7 +90,7 @@ class Relay:
             if self._wire is not None:
                 self._wire.flush()
         except (Gone, ProtocolError, ConnectionError):
-            self._trainer_gone()
+            self.trainer_gone()
 
     def close(self) -> None:
         self.over = True
@@ -126,7 +134,7 @@ class Relay:
                 del self._held[seq]
             self._upstream.send(message)
         elif kind == Kind.BYE:
-            self._trainer_gone()
+            self.trainer_gone()
         else:
             raise ProtocolError(f"a trainer does not say {kind}")
 
@@ -145,7 +153,7 @@ class Relay:
         self._passed_on = self._allowed()
         self._upstream.send(Message(Kind.NEXT, seq=self._done, extra=max(self._done, self._passed_on)))
 
-    def _trainer_gone(self) -> None:
+    def trainer_gone(self) -> None:
         """What it was not done with is for others, at once."""
         if self.over:
             return
@@ -185,9 +193,15 @@ class Relay:
         if self._wire is not None:
             with contextlib.suppress(Gone):
                 self._say(Message(Kind.BYE), {"text": text})
+        elif self._reports:
+            report(self.sock, {"kind": type(error).__name__, "text": text})
         else:
-            self._report({"kind": type(error).__name__, "text": text})
+            self._say(Message(Kind.REFUSED), {"text": text})
         self.close()
+
+    def _ready(self) -> None:
+        if self._reports:
+            report(self.sock, {})
 
     def _say(self, message: Message, body: dict | None) -> None:
         if self._wire is not None:
@@ -195,10 +209,11 @@ class Relay:
         else:
             self.sock.send(encode(message, body), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
-    def _report(self, what: dict) -> None:
-        """To dial.Remote, before anything else: whether there is a connection."""
-        with contextlib.suppress(OSError):
-            self.sock.send(json.dumps(what).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+def report(sock: socket.socket, what: dict) -> None:
+    """To dial.Remote, before anything else: that there is a connection, or why not."""
+    with contextlib.suppress(OSError):
+        sock.send(json.dumps(what).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 class _Announced:
@@ -225,7 +240,7 @@ def serve(sock: socket.socket, address: str, keys: str | None, timeout: float | 
             poller.poll(TICK_MS)
             relay.work()
             if not relay.over and select.select([trainer], [], [], 0)[0]:
-                relay._trainer_gone()
+                relay.trainer_gone()
     finally:
         context.destroy(linger=0)
 

@@ -336,6 +336,9 @@ class _Peer:
         self._link.due(number)
         message, body = decode(rest)
         self._link.arrived()
+        if message.kind == Kind.BYE and self.connection is not None:  # it waits until it knows that this is here
+            with contextlib.suppress(ConnectionError):
+                self._frontend.post(self.connection, self._link.seal())
         if self.session is not None:
             self._frontend._hub.message(self.session, message, body)
 
@@ -348,7 +351,8 @@ class _Peer:
             former.refused = True
             former.cut()
         self.hear(0, received, memoryview(b""))
-        self._frontend.post(connection, self._link.seal() + encode(Message(Kind.RESUMED)))
+        with contextlib.suppress(ConnectionError):  # of its end we shall hear
+            self._frontend.post(connection, self._link.seal() + encode(Message(Kind.RESUMED)))
         self.pump()
 
     def _count(self) -> None:

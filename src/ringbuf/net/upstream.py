@@ -213,7 +213,9 @@ class Upstream:
 
     def _explain(self, value: int) -> Exception:
         if value != zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-            return ConnectionError(f"what answers at {self._address.text} is no server of ringbuf (0x{value & 0xFFFFFFFF:x})")
+            return ConnectionError(
+                f"what answers at {self._address.text} is no server of ringbuf (0x{value & 0xFFFFFFFF:x})"
+            )
         if self._keys is None:
             return PermissionError(
                 f"{self._where} asks for keys; pass keys=, a folder with client.secret and server.public"
@@ -224,7 +226,9 @@ class Upstream:
 
     def _guess(self) -> Exception:
         """Who does not trust a key says nothing."""
-        likely = "does it ask for keys?" if self._keys is None else "is server.public its key, and was it started with keys?"
+        likely = (
+            "does it ask for keys?" if self._keys is None else "is server.public its key, and was it started with keys?"
+        )
         return PermissionError(f"{self._where} ended {HANDSHAKES} handshakes without a word; {likely}")
 
     @property
