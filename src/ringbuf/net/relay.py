@@ -27,7 +27,7 @@ from ringbuf.net.address import parse_address
 from ringbuf.net.keys import load_client
 from ringbuf.net.local import Gone, LocalWire
 from ringbuf.net.parcel import Memory, Parcel, Pool
-from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, clean, encode
+from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, clean, encode, parse
 from ringbuf.net.session import MOST_AHEAD
 from ringbuf.net.upstream import Upstream
 from ringbuf.net.zeromq import zmq
@@ -115,7 +115,7 @@ class Relay:
     def _from_trainer(self, message: Message, body: memoryview) -> None:
         kind = message.kind
         if kind == Kind.HELLO:
-            self._upstream.hello(json.loads(bytes(body)))
+            self._upstream.hello(object_in(body))
         elif kind == Kind.BEGIN:
             self._make_pool(message.extra - self._done)
             self._wanted = message.extra
@@ -172,13 +172,13 @@ class Relay:
             self._batch(message, content)
             return
         if kind == Kind.WELCOME:
-            said = {key: value for key, value in json.loads(bytes(content)).items() if key not in ("token", "grace")}
-            self._wire = LocalWire(self.sock, said.get("mode") == "split", self._memory)
+            said = parse(content, mode=str, epochs=(int, type(None)), name=str)
+            self._wire = LocalWire(self.sock, said["mode"] == "split", self._memory)
             self._wire.send(message, said)
             return
         if kind == Kind.LEFT:
             self._leaving, self._done = None, max(self._done, message.seq)
-        self._say(message, json.loads(bytes(content)) if len(content) else None)
+        self._say(message, object_in(content))
 
     def _batch(self, message: Message, parcel: Parcel) -> None:
         self._received = message.seq
@@ -201,6 +201,7 @@ class Relay:
 
     def _ready(self) -> None:
         if self._reports:
+            self._reports = False
             report(self.sock, {})
 
     def _say(self, message: Message, body: dict | None) -> None:
@@ -208,6 +209,20 @@ class Relay:
             self._wire.send(message, body)
         else:
             self.sock.send(encode(message, body), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def object_in(body: memoryview) -> dict | None:
+    """What is to be passed on. Raises ProtocolError."""
+    if not len(body):
+        return None
+    try:
+        found = json.loads(bytes(body))
+        encode(Message(0), found)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the body of a message cannot be passed on ({type(error).__name__})") from None
+    if not isinstance(found, dict):
+        raise ProtocolError(f"the body of a message is not an object, but {type(found).__name__}")
+    return found
 
 
 def report(sock: socket.socket, what: dict) -> None:

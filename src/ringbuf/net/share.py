@@ -28,7 +28,7 @@ from ringbuf.net.keys import load_client
 from ringbuf.net.local import Gone
 from ringbuf.net.parcel import Parcel, Pool
 from ringbuf.net.protocol import Kind, Message, ProtocolError, clean, encode, parse
-from ringbuf.net.relay import Relay, report
+from ringbuf.net.relay import Relay, object_in, report
 from ringbuf.net.server import Server
 from ringbuf.net.session import Batch
 from ringbuf.net.upstream import Upstream
@@ -137,12 +137,12 @@ class Share:
                     os.close(descriptor)
                 if message.kind != Kind.HELLO:
                     raise ProtocolError("the first word is HELLO")
-                self._upstream.hello(json.loads(bytes(body)))
+                self._upstream.hello(object_in(body))
                 self._greeted = True
                 return
             except BlockingIOError:
                 continue
-            except (Gone, ProtocolError, ValueError):
+            except (Gone, ProtocolError):
                 self._newcomers.remove(sock)
                 sock.close()
 

@@ -62,6 +62,7 @@ class Upstream:
     failed: called once, with the error with which it ended.
     timeout: seconds for the first connection; None for as long as it takes.
     pool: where batches are received; to be set before the first one is asked for.
+    asked: the number of the last batch that was.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Upstream:
         failed: Callable[[Exception], None],
     ):
         self.pool: Pool | None = None
+        self.asked = 0
         self.incoming = 0  # number of the batch that is being received, 0 for none
         self._context, self._address, self._keys = context, address, keys
         self._ready, self._heard, self._failed = ready, heard, failed
@@ -113,6 +115,8 @@ class Upstream:
 
     def send(self, message: Message, body: dict | None = None) -> None:
         """Kept until the server has it."""
+        if message.kind in (Kind.BEGIN, Kind.NEXT):
+            self.asked = max(self.asked, message.extra)
         self._link.put(encode(message, body))
         self._pump()
 
@@ -358,7 +362,7 @@ class Upstream:
             raise ProtocolError(f"a batch of {message.nbytes} bytes was announced, and there are {free} of memory here")
         if message.flags and message.flags not in CODECS.values():
             raise ProtocolError(f"the batch is compressed in a way that is not known here: {message.flags}")
-        if self.pool is None or self.pool.free < 1:
+        if self.pool is None or self.pool.free < 1 or message.seq > self.asked:
             raise ProtocolError("a batch came that was not asked for")
         name = next((name for name, number in CODECS.items() if number == message.flags), None)
         self._batch = _Receiving(message, self.pool.begin(message.nbytes), None if name is None else codec(name))
