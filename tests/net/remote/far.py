@@ -9,14 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 
 from processes import DEADLINE_S
 
 
 class Program:
-    def __init__(self, text, *arguments, **options):
+    """Python code in a process of its own, started by the words of `wrapper`."""
+
+    def __init__(self, text, *arguments, wrapper=(), **options):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", text, *map(str, arguments)],
+            [*wrapper, sys.executable, "-c", text, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -67,6 +70,8 @@ class Proxy:
         self.connections = 0
         self.passing = True  # whether bytes are passed on
         self.open = True  # whether new connections are
+        self.delay_s = lambda: 0.0  # for how long the bytes that were just read lie here
+        self._lying = deque()
         self._pairs = {}
         self._lock = threading.Lock()
         self._wake, self._woken = socket.socketpair()
@@ -109,14 +114,22 @@ class Proxy:
 
     def _run(self):
         while not self._over:
-            for key, _ in self._selector.select(0.02 if self.passing else 0.2):
+            for key, _ in self._selector.select(0.005 if self._lying else 0.02):
                 with self._lock:
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj in self._pairs and self.passing:
                         self._pass(key.fileobj)
+            with self._lock:
+                self._pass_on_what_is_due()
             if not self.passing:
                 time.sleep(0.02)  # what is not passed on stays readable
+
+    def _pass_on_what_is_due(self):
+        while self._lying and self._lying[0][0] <= time.monotonic():
+            _, sock, data = self._lying.popleft()
+            with contextlib.suppress(OSError):
+                sock.sendall(data)
 
     def _accept(self):
         near, _ = self._listener.accept()
@@ -139,7 +152,12 @@ class Proxy:
             data = sock.recv(1 << 20)
             if data:
                 self.seen += data
-                other.sendall(data)
+                delay_s = self.delay_s()
+                if delay_s or self._lying:
+                    due = time.monotonic() + delay_s
+                    self._lying.append((max(due, self._lying[-1][0]) if self._lying else due, other, data))
+                else:
+                    other.sendall(data)
                 return
         except OSError:
             pass

@@ -1,6 +1,7 @@
 """What becomes of batches when clients, relays, servers and networks fail. Each over real TCP."""
 
 import os
+import random
 import signal
 import threading
 
@@ -112,6 +113,17 @@ def test_a_connection_that_is_cut_for_a_while_goes_on(serve, connect, proxy, mod
     threading.Timer(0.5, between.restore).start()
     got += [int(batch[0]) for batch in loop]
     assert got == list(range(60)) and server.stats()["served"] == 1
+
+
+def test_a_way_that_takes_long_and_now_and_then_much_longer(serve, connect, proxy):
+    """As 200 ms of delay and losses look from above TCP."""
+    server = serve(indices(40), epochs=1)
+    between = proxy(server.address)
+    chance = random.Random(3)
+    between.delay_s = lambda: 0.1 + (0.6 if chance.random() < 0.05 else 0.0)
+    stream = connect(between.address, timeout=30, ahead=8)
+    assert numbers(stream) == list(range(40))
+    assert server.stats()["served"] == 1 and stream.stats().reconnects == 0
 
 
 def test_after_the_grace_time_batches_go_to_others(serve, connect, proxy):
