@@ -25,6 +25,7 @@ MOST_UNREAD = (
 LOOK_S = 0.1
 _RECEIVED_AT = 128  # tcpi_bytes_received in struct tcp_info
 _INFO_BYTES = _RECEIVED_AT + 8
+_RESET = struct.pack("ii", 1, 0)  # what lies in buffers is of no use to anybody
 _EVENT = struct.Struct("=Hi")
 
 
@@ -52,6 +53,7 @@ class Connection:
         """End it. ZeroMQ notices, and says so."""
         if self.sock is not None:
             with contextlib.suppress(OSError):
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -76,6 +78,7 @@ class Doorway:
 
     lost: called with a connection that has ended.
     refuse: called once for each that spoke wrongly or was not allowed, to be counted.
+    watch, forget: have a handler called whenever something has come in at a descriptor, and no more.
     """
 
     def __init__(
@@ -86,12 +89,15 @@ class Doorway:
         most_strangers: int,
         lost: Callable[[Connection], None],
         refuse: Callable[[], None],
+        watch: Callable[[int, Callable[[int], None]], None],
+        forget: Callable[[int], None],
     ):
         self.monitor = router.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._router = router
         self._port = 0
         self._hello_s, self._most_strangers = hello_s, most_strangers
         self._lost, self._refuse = lost, refuse
+        self._watch, self._forget = watch, forget
         self._by_fd: dict[int, Connection] = {}
         self._by_routing: dict[bytes, Connection] = {}
         self._ended: deque[tuple[float, Connection]] = deque()  # what they said last may still be to be read
@@ -126,7 +132,7 @@ class Doorway:
                 return None
             connection.routing = routing
             self._by_routing[routing] = connection
-        connection.heard = True
+        connection.heard = not connection.refused
         return connection
 
     def refuse(self, connection: Connection, now: float | None = None) -> None:
@@ -154,22 +160,33 @@ class Doorway:
             if connection.owner is None and now - connection.since > self._hello_s:
                 self.refuse(connection)
                 continue
-            received = connection.bytes_received()
-            if connection.heard:
-                connection.heard, connection.bytes_then = False, received
-            elif received - connection.bytes_then > MOST_UNREAD:
-                self.refuse(connection)
+            self._weigh(connection)
+
+    def _weigh(self, connection: Connection) -> None:
+        """What came in since its last message: at once when it comes, for a second's worth of it would be a gigabyte."""
+        received = connection.bytes_received()
+        if connection.heard:
+            connection.heard, connection.bytes_then = False, received
+        elif received - connection.bytes_then > MOST_UNREAD:
+            self.refuse(connection)
 
     def close(self) -> None:
         for connection in self._by_fd.values():
-            connection.close()
+            self._close(connection)
         self._by_fd.clear()
         self._router.disable_monitor()
 
     def _accepted(self, fd: int) -> None:
         connection = self._by_fd[fd] = Connection(self._duplicate(fd), time.monotonic())
+        if connection.sock is not None:
+            self._watch(connection.sock.fileno(), lambda _: self._weigh(connection))
         if sum(other.owner is None for other in self._by_fd.values()) > self._most_strangers:
             self.refuse(connection)
+
+    def _close(self, connection: Connection) -> None:
+        if connection.sock is not None:
+            self._forget(connection.sock.fileno())
+        connection.close()
 
     def _duplicate(self, fd: int) -> socket.socket | None:
         """None where the connection has ended already, and the number may be somebody else's."""
@@ -189,7 +206,7 @@ class Doorway:
         connection = self._by_fd.pop(fd, None)
         if connection is None:
             return
-        connection.close()
+        self._close(connection)
         if connection.routing is None and not connection.refused:  # it never got as far as a word
             connection.refused = True
             self._refuse()

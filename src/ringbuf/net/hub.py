@@ -148,10 +148,10 @@ class Hub:
 
     # ---- the loop
 
-    def watch(self, fd: int, handler: Callable[[int], None]) -> None:
-        """Have `handler(events)` called when there is something to read from a descriptor."""
+    def watch(self, fd: int, handler: Callable[[int], None], edge: bool = False) -> None:
+        """Have `handler(events)` called when there is something to read from a descriptor; at an `edge`, when there is more."""
         self._handlers[fd] = handler
-        self._epoll.register(fd, select.EPOLLIN)
+        self._epoll.register(fd, select.EPOLLIN | (select.EPOLLET if edge else 0))
 
     def forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:

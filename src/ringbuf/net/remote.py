@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import os
 import secrets
 import time
@@ -40,7 +41,7 @@ from ringbuf.net.zeromq import zmq
 __all__ = ["Frontend", "check"]
 
 MOST_BYTES = ENVELOPE_BYTES + HEADER_BYTES + BODY_BYTES  # of what a client says
-MOST_WAITING = 16  # messages of one client that ZeroMQ keeps for us
+BUFFER_BYTES = 64 << 10
 MOST_AT_ONCE = 256  # messages that are read before the hub has its turn
 PER_MESSAGE = 6  # messages that a client has reason for, for each one that it was sent
 MOST_ALLOWED = 512  # and without such reason
@@ -93,7 +94,8 @@ class Frontend:
         router.linger = 0
         router.router_mandatory = True
         router.sndhwm = 0  # what clients asked for bounds it, and dropping a piece would not do
-        router.rcvhwm = MOST_WAITING
+        router.rcvhwm = 0  # at a mark, a connection that breaks makes libzmq abort (4.3.5, stream_engine_base.cpp:310)
+        router.rcvbuf = BUFFER_BYTES  # so this bounds what one may send before it is looked at
         router.maxmsgsize = MOST_BYTES
         router.handshake_ivl = int(HELLO_S * 1000)
         router.heartbeat_ivl, router.heartbeat_timeout = HEARTBEAT_MS, DEAD_MS
@@ -106,7 +108,13 @@ class Frontend:
             router.zap_domain = b"ringbuf"
             self._hub.watch(self._gatekeeper.socket.fd, lambda _: None)  # answered in tick(), as all else
         self.doorway = Doorway(
-            router, hello_s=HELLO_S, most_strangers=MOST_STRANGERS, lost=self._lost, refuse=self._count_refusal
+            router,
+            hello_s=HELLO_S,
+            most_strangers=MOST_STRANGERS,
+            lost=self._lost,
+            refuse=self._count_refusal,
+            watch=functools.partial(self._hub.watch, edge=True),
+            forget=self._hub.forget,
         )
         try:
             router.bind(address.text)

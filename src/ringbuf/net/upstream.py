@@ -38,7 +38,6 @@ __all__ = ["Upstream"]
 ATTEMPT_S = 5.0  # to connect and shake hands
 PAUSE_S = 0.1  # before the next attempt
 MOST_AT_ONCE = 16  # pieces that are read before others have their turn
-MOST_WAITING = 32  # pieces that ZeroMQ keeps for us
 HANDSHAKES = 3  # that may end without a reason given, before that is one
 HEARTBEAT_MS = 2_000
 DEAD_MS = 15_000
@@ -169,7 +168,7 @@ class Upstream:
         dealer.connect_timeout = dealer.handshake_ivl = int(ATTEMPT_S * 1000)
         dealer.heartbeat_ivl, dealer.heartbeat_timeout = HEARTBEAT_MS, DEAD_MS
         dealer.maxmsgsize = PIECE_BYTES + MOST_BYTES
-        dealer.rcvhwm, dealer.sndhwm = MOST_WAITING, 0
+        dealer.rcvhwm = dealer.sndhwm = 0  # what was asked for bounds it; at a mark libzmq may abort, see remote.py
         dealer.ipv6 = self._address.is_v6
         if self._keys is not None:
             dealer.curve_publickey, dealer.curve_secretkey = self._keys.public, self._keys.secret

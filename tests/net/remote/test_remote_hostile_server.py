@@ -148,6 +148,13 @@ def test_the_text_says_what_was_wrong(script):
             list(stream)
 
 
+@pytest.mark.parametrize("nbytes", [0, 63, 1 << 40, 1 << 62, (1 << 64) - 1])
+def test_a_size_is_looked_at_before_there_is_memory_for_it(nbytes):
+    with FalseServer([batch(nbytes)]) as server, ringbuf.connect(server.address, timeout=20) as stream:
+        with pytest.raises(ringbuf.SessionLost, match=f"a batch of {nbytes} bytes was announced, and there are"):
+            list(stream)
+
+
 def test_another_version_is_named():
     with (
         FalseServer([], version=9) as server,
