@@ -58,6 +58,7 @@ class Relay:
         sock.setblocking(False)
         self.sock = sock
         self.over = False
+        self._parting = False  # the trainer has gone: there is nobody to pass anything on to
         self._wire: LocalWire | None = None
         self._memory = Memory()
         self._held: dict[int, Parcel] = {}
@@ -155,8 +156,9 @@ class Relay:
 
     def trainer_gone(self) -> None:
         """What it was not done with is for others, at once."""
-        if self.over:
+        if self.over or self._parting:
             return
+        self._parting = True
         self._upstream.send(Message(Kind.BYE))
         until = time.monotonic() + FAREWELL_S
         while not self._upstream.idle and time.monotonic() < until:
@@ -168,6 +170,8 @@ class Relay:
 
     def _from_server(self, message: Message, content: Any) -> None:
         kind = message.kind
+        if self._parting:
+            return
         if kind == Kind.BATCH:
             self._batch(message, content)
             return

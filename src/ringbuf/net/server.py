@@ -103,7 +103,8 @@ class Server:
         self._lag, self._clients, self._max_clients = lag, clients, max_clients
         self._remote = None if bind is None else {"bind": bind, "compress": compress, "keys": keys, "grace": grace}
         self._stopped = threading.Event()
-        self._ended = threading.Event()  # the hub's thread has; a join() that Ctrl-C interrupts takes a thread for ended
+        # Whether the hub's thread has; a join() that Ctrl-C interrupts takes a thread for ended.
+        self._ended = threading.Event()
         self._memory = Memory()
         self._pool = Pool(self._memory, slots=2 * self.ahead + 8, stopped=self._unwanted)
         self._source = Source(source, self._memory, self._pool, batches_ahead=self.ahead)

@@ -339,6 +339,7 @@ def main() -> None:
         return
     if os.fork():  # once this one has ended, which the trainer waits for, the name can be found; nobody's child is left
         return
+    os.dup2(0, 2)  # /dev/null: who waits for the first trainer's stderr to end shall not wait for us
     Share(listener, **options).run()
 
 
