@@ -53,9 +53,13 @@ PYTHON_ROWS = [
     ["net.split", "net.broadcast", "net.local"],
     ["net.status", "net.hub", "net.history", "net.inquiry"],
     ["net.web"],
+    ["net.address", "net.codec", "net.link", "net.zeromq"],
     ["net.keys"],
-    ["net.remote", "net.dial"],
+    ["net.doorway", "net.zap"],
+    ["net.remote", "net.upstream", "net.dial"],
+    ["net.relay"],
     ["net.server", "net.client"],
+    ["net.share"],
     ["net"],
     [""],  # ringbuf/__init__.py
     ["cli.outcome"],
@@ -74,7 +78,8 @@ PYTHON_ROWS = [
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
 DOORS["net.metrics"] = {"prometheus_client"}
-DOORS |= {part: {"zmq"} for part in ("net.keys", "net.remote", "net.dial")}
+DOORS["net.zeromq"] = {"zmq"}
+DOORS["net.codec"] = {"lz4", "backports", "compression"}
 
 
 def row_of(part, rows):

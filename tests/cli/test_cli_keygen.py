@@ -4,7 +4,6 @@ import pytest
 from commands import command
 
 pytest.importorskip("zmq", reason="pyzmq is not installed")
-pytest.importorskip("ringbuf.net.keys")
 
 
 @pytest.fixture

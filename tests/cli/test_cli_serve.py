@@ -233,6 +233,5 @@ def test_a_status_line_is_never_wider_than_the_terminal():
 
 def test_keys_that_are_not_there_are_a_failure_in_one_line(folder):
     pytest.importorskip("zmq", reason="pyzmq is not installed")
-    pytest.importorskip("ringbuf.net.remote")
     done = command("serve", "sources:batches", "--bind", "tcp://127.0.0.1:0", "--keys", "no-keys", cwd=folder)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "no-keys" in done.stderr

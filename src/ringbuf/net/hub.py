@@ -116,6 +116,11 @@ class Hub:
         self.watch(self._wake_fd, lambda _: self._awake())
         _hubs.add(self)
 
+    @property
+    def strangers(self) -> int:
+        """Local connections that have not said HELLO yet."""
+        return len(self._strangers)
+
     # ---- from the producer's thread
 
     def wait_for_room(self, unless: Callable[[], bool]) -> bool:
@@ -175,10 +180,10 @@ class Hub:
 
     # ---- the loop
 
-    def watch(self, fd: int, handler: Callable[[int], None]) -> None:
-        """Have `handler(events)` called when there is something to read from a descriptor."""
+    def watch(self, fd: int, handler: Callable[[int], None], edge: bool = False) -> None:
+        """Have `handler(events)` called when there is something to read from a descriptor; at an `edge`, when there is more."""
         self._handlers[fd] = handler
-        self._epoll.register(fd, select.EPOLLIN)
+        self._epoll.register(fd, select.EPOLLIN | (select.EPOLLET if edge else 0))
 
     def forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:

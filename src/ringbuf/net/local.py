@@ -54,15 +54,18 @@ def server_name(value: Any) -> str:
     return name
 
 
-def _address(name: str) -> str:
-    return f"\0ringbuf/{os.geteuid()}/{name}"
+def _address(name: str, kind: str) -> str:
+    return f"\0{kind}/{os.geteuid()}/{name}"
 
 
-def listen(name: str) -> socket.socket:
-    """The socket of a server with this name. FileExistsError when there is one."""
+def listen(name: str, kind: str = "ringbuf") -> socket.socket:
+    """The socket of a server with this name. FileExistsError when there is one.
+
+    kind: a name means something else in another one, and only those of the usual one are listed.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
-        sock.bind(_address(name))
+        sock.bind(_address(name, kind))
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
@@ -74,11 +77,11 @@ def listen(name: str) -> socket.socket:
     return sock
 
 
-def connect(name: str) -> socket.socket:
+def connect(name: str, kind: str = "ringbuf") -> socket.socket:
     """A connection to the server with this name. FileNotFoundError, which names those that run; PermissionError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
-        sock.connect(_address(name))
+        sock.connect(_address(name, kind))
         _, uid, _ = peer_of(sock)
         if uid != os.geteuid():
             raise PermissionError(errno.EACCES, f"the server's name was taken by user {uid}, who is not you", name)
@@ -109,10 +112,13 @@ def peer_of(sock: socket.socket) -> tuple[int, int, int]:
     return _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
 
 
-def receive(sock: socket.socket) -> tuple[Message, memoryview, list[int]]:
-    """The next message, its body, and its descriptors, which become the caller's. Raises Gone, BlockingIOError, ProtocolError."""
+def receive(sock: socket.socket, *, leave: bool = False) -> tuple[Message, memoryview, list[int]]:
+    """The next message, its body, and its descriptors, which become the caller's. Raises Gone, BlockingIOError, ProtocolError.
+
+    leave: look at it, and leave it where it is.
+    """
     inbox: deque[Raw] = deque()
-    take_in(sock, inbox)
+    take_in(sock, inbox, socket.MSG_PEEK if leave else 0)
     descriptors = descriptors_in(inbox[0])
     try:
         return *understand(inbox[0]), descriptors
@@ -126,12 +132,12 @@ Raw = tuple[bytes, list, int, Any]
 """What recvmsg() gave."""
 
 
-def take_in(sock: socket.socket, inbox: deque[Raw]) -> None:
+def take_in(sock: socket.socket, inbox: deque[Raw], how: int = 0) -> None:
     """Put the next message into a deque, if there is one. Raises BlockingIOError otherwise.
 
     A signal handler that raises, as Ctrl-C does, cannot come between: what has left the socket is in the deque.
     """
-    size, room, flags = (MESSAGE_BYTES,), (socket.CMSG_LEN(4),), (socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC,)
+    size, room, flags = (MESSAGE_BYTES,), (socket.CMSG_LEN(4),), (how | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC,)
     for _ in range(2):
         # An end that closes without having read all resets the connection, before what it has sent is read.
         with contextlib.suppress(ConnectionResetError):

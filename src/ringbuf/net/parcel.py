@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ringbuf import frame
 from ringbuf._core import Lease, Ring
 from ringbuf.errors import Full
@@ -77,13 +75,15 @@ class Parcel:
     """The frame of one batch.
 
     copied: whether the server copied it, and not its maker alone wrote it.
+    packed: for who sends it elsewhere to keep what it made of it, for as long as the parcel lives.
     """
 
-    __slots__ = ("copied", "lease", "nbytes", "offset", "segment")
+    __slots__ = ("copied", "lease", "nbytes", "offset", "packed", "segment")
 
     def __init__(self, lease: Lease, segment: SegmentRecord, *, copied: bool):
         self.lease, self.segment, self.copied = lease, segment, copied
         self.offset, self.nbytes = lease.offset, lease.nbytes
+        self.packed: Any = None
 
     @property
     def scarce(self) -> bool:
@@ -126,16 +126,24 @@ class Pool:
             claim.commit(plan.write(claim))
         return self._take(claim.tag)
 
-    def receive(self, nbytes: int, fill: Callable[[np.ndarray], None]) -> Parcel | None:
-        """Have `fill` write a frame of `nbytes` into a slot."""
+    def begin(self, nbytes: int) -> Any:
+        """A slot to write a frame of `nbytes` into; take() makes a parcel of it. None when there is no more use in it."""
         claim = self._claim(max(1, nbytes - FRAME_ROOM))
-        if claim is None:
-            return None
-        with claim:
+        if claim is not None:
             claim.secure()
-            fill(np.frombuffer(claim, np.uint8, nbytes))
-            claim.commit(nbytes)
+        return claim
+
+    def take(self, claim: Any, nbytes: int) -> Parcel:
+        """The frame in a slot that begin() gave, before it gave another one."""
+        claim.commit(nbytes)
         return self._take(claim.tag)
+
+    @property
+    def free(self) -> int:
+        """How many frames of the present size there is room for."""
+        if self._rings is None:
+            return self._slots
+        return self._slots - self._rings.held
 
     def close(self) -> None:
         if self._rings is not None:

@@ -6,10 +6,11 @@
     HELLO    who I am, where I want to begin          WELCOME   what is served here
     BEGIN    my loop over an epoch begins             SCHEMA    what batches are made of
     NEXT     done up to seq; send up to limit         SEGMENT   memory to map; its descriptor comes along (local)
-    FREE     the memory of seq is yours again         BATCH     seq, its epoch and index; where it lies (local), or the
-    LEAVE    my loop ended before its epoch                     frame as the body (network)
+    FREE     the memory of seq is yours again         BATCH     seq, its epoch and index; where it lies (local); or
+    LEAVE    my loop ended before its epoch                     its size, and the frame follows (network)
     BYE      I go                                     END       the epoch is over
     STATUS   how is everybody? (without a HELLO)      LEFT      what comes now was sent after your LEAVE
+    RESUME   in the place of HELLO: I am back         RESUMED   go on (network)
                                                       FINISHED  there is no further epoch
                                                       FAILED    the source raised an exception
                                                       DROPPED   you were too slow
@@ -34,6 +35,7 @@ __all__ = [
     "BODY_BYTES",
     "COPY",
     "HEADER_BYTES",
+    "PIECE_BYTES",
     "TEXT_BYTES",
     "VERSION",
     "Kind",
@@ -51,6 +53,7 @@ VERSION = 1
 HEADER_BYTES = 64
 BODY_BYTES = 60 << 10  # of anything but a batch
 TEXT_BYTES = 16 << 10  # of a text in a body: an exception's, a traceback's
+PIECE_BYTES = 1 << 20  # of a frame; over the network its pieces follow the BATCH, each a message of its own
 
 CUT = " [cut]"
 
@@ -74,6 +77,7 @@ class Kind(enum.IntEnum):
     LEAVE = 5
     BYE = 6
     STATUS = 7
+    RESUME = 8
 
     WELCOME = 32
     SCHEMA = 33
@@ -85,6 +89,7 @@ class Kind(enum.IntEnum):
     DROPPED = 39
     REFUSED = 40
     LEFT = 41
+    RESUMED = 42
 
 
 COPY = 1
@@ -97,9 +102,10 @@ class Message(NamedTuple):
     seq: of a BATCH, from 1, in each session; NEXT, LEAVE: all up to this one are done; FREE: this one; LEFT: of the last BATCH,
         and `epoch` is the next one; BYE: none after this one was looked at, and FREE of those before may follow.
     epoch, index: of a BATCH, from 0. END: `index` is the number of batches of the epoch.
-    segment, offset, nbytes: where a batch lies. SEGMENT: its number and size; size 0: it is not used any more.
+    segment, offset, nbytes: where a batch lies; over the network its size alone. SEGMENT: its number and size; size 0: it is not
+        used any more.
     extra: NEXT and BEGIN: send up to this seq. BATCH: all before this index of the epoch are done, by whomever.
-    flags: BATCH: COPY. SEGMENT: 1 where it may be written to.
+    flags: BATCH: COPY; over the network the codec of its pieces. SEGMENT: 1 where it may be written to.
     """
 
     kind: int

@@ -111,6 +111,8 @@ class Server:
         self._lag, self._clients, self._max_clients = lag, clients, max_clients
         self._remote = None if bind is None else {"bind": bind, "compress": compress, "keys": keys, "grace": grace}
         self._stopped = threading.Event()
+        # Whether the hub's thread has; a join() that Ctrl-C interrupts takes a thread for ended.
+        self._ended = threading.Event()
         self._memory = Memory()
         self._pool = Pool(self._memory, slots=2 * self.ahead + 8, stopped=self._unwanted)
         self._source = Source(source, self._memory, self._pool, batches_ahead=self.ahead)
@@ -154,8 +156,8 @@ class Server:
             if ready is not None:
                 ready()
             self._produce()
-            while self._thread.is_alive():
-                self._thread.join(0.2)
+            while not self._ended.wait(0.2):
+                pass
         finally:
             self._close()
         if self._failure is not None:
@@ -180,10 +182,8 @@ class Server:
     def wait(self, timeout: float | None = None) -> bool:
         """After start(): wait until the last epoch is over. Returns False when `timeout` seconds passed before. Raises what the
         source raised."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if self._thread.is_alive():
-                return False
+        if self._thread is not None and not self._ended.wait(timeout):
+            return False
         if self._failure is not None:
             raise self._failure
         return True
@@ -282,12 +282,14 @@ class Server:
             self._stopped.set()
             if self._listener is not None:
                 self._listener.close()
+            self._ended.set()
 
     def _close(self) -> None:
         self._stopped.set()
         if self._hub is not None and self._thread is not None:
             self._hub.stop(Kind.BYE, {"text": "the server was stopped"})
-            self._thread.join(STOP_S)
+            if self._ended.wait(STOP_S):
+                self._thread.join()
         self._close_web()
         self._source.close()
         self._pool.close()
