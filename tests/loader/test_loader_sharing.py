@@ -583,6 +583,44 @@ def test_a_sample_that_kills_helpers_and_makers_ends_the_pass():
         assert loader.stats().restarts == 3
 
 
+class DrawsAndDies:
+    """Sample i is a random number. Who has helped dies when it begins with a batch of its own; whoever takes its place makes
+    a batch in any case."""
+
+    helps = makes = False
+
+    def __init__(self, folder):
+        self.once = Once(folder)
+        self.helped, self.replaced = (multiprocessing.get_context("fork").Event() for _ in range(2))
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        if index == 0:
+            self.makes = True
+            assert self.helped.wait(DEADLINE_S)
+        elif index >= 8 and self.helps and self.once("dead"):
+            die()
+        elif index >= 8 and self.makes:
+            assert self.replaced.wait(DEADLINE_S)
+        elif index >= 8 and not self.helps:
+            self.replaced.set()
+        elif not self.makes:
+            self.helps = True
+            if index == 1:
+                self.helped.set()
+        return np.random.randint(1 << 40)
+
+
+def test_who_takes_the_place_of_one_that_had_helped_draws_other_numbers(tmp_path):
+    options = {"on_worker_death": "restart", **seeded(ringbuf.RingLoader), **FORKED}
+    with ringbuf.RingLoader(DrawsAndDies(tmp_path), 8, num_workers=2, **options) as loader:
+        drawn = [n for batch in loader for n in batch.tolist()]
+        assert loader.stats().restarts == 1
+    assert len(set(drawn)) == len(drawn) == 64
+
+
 class Stops(Shared):
     """Whoever makes the last row for somebody else is stopped."""
 
