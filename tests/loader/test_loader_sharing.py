@@ -1,6 +1,7 @@
 """dispatch="pull": idle workers help with the first batch of a pass, and nothing of what comes out tells of it."""
 
 import collections
+import errno
 import multiprocessing
 import os
 import random
@@ -799,6 +800,22 @@ def test_what_was_not_written_to_its_end_is_made_again(lost):
     else:
         shared._note(5, sharing.NOT_THERE)
     assert [shared.sample(place) is None for place in range(6)] == [True, False, False, False, False, True]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EPERM, errno.EACCES], ids=errno.errorcode.get)
+def test_where_there_are_no_locks_nobody_is_waited_for(monkeypatch, code):
+    asked = []
+
+    def refuse(*arguments):
+        asked.append(arguments)
+        raise OSError(code, "no locks here")
+
+    shared = taken(offered())
+    monkeypatch.setattr(sharing.fcntl, "lockf", refuse)
+    assert [shared.sample(place) for place in range(6)] == [None] * 6
+    assert len(asked) == 5
+    shared.help(make)
+    assert len(asked) == 6
 
 
 def test_what_failed_is_tried_by_nobody_else():

@@ -223,7 +223,7 @@ class SharedBatch:
     def _lock(self, portion: int) -> bool:
         try:
             fcntl.lockf(self._memory, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, portion)
-        except (BlockingIOError, PermissionError):  # somebody has it
+        except BlockingIOError:  # somebody has it
             return False
         return True
 
