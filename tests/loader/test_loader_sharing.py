@@ -802,6 +802,25 @@ def test_what_was_not_written_to_its_end_is_made_again(lost):
     assert [shared.sample(place) is None for place in range(6)] == [True, False, False, False, False, True]
 
 
+def test_what_somebody_died_of_no_third_one_tries():
+    offer, tried = offered(), []
+
+    def dies(job, places):
+        if places[0] == 4:
+            die()
+        return make(job, places)
+
+    def notes(job, places):
+        tried.extend(places)
+        return make(job, places)
+
+    assert forked(lambda: taken(offer).help(dies)) == -signal.SIGKILL
+    taken(offer).help(notes)
+    assert tried == [3, 2, 1]
+    shared = taken(offer)
+    assert [shared.sample(place) is None for place in range(6)] == [True, False, False, False, True, False]
+
+
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EPERM, errno.EACCES], ids=errno.errorcode.get)
 def test_where_there_are_no_locks_nobody_is_waited_for(monkeypatch, code):
     asked = []
