@@ -2,11 +2,13 @@
 
 import collections
 import errno
+import gc
 import multiprocessing
 import os
 import random
 import re
 import signal
+import weakref
 
 import numpy as np
 import pytest
@@ -835,6 +837,33 @@ def test_where_there_are_no_locks_nobody_is_waited_for(monkeypatch, code):
     assert len(asked) == 5
     shared.help(make)
     assert len(asked) == 6
+
+
+def test_nothing_is_kept_of_a_batch_that_is_over():
+    offer = offered(2)
+    assert forked(lambda: taken(offer).help(make)) == 0
+    shared = taken(offer)
+    assert shared.sample(0) is None
+    last = weakref.ref(shared.sample(1)[0][1])
+    shared.over()
+    gc.collect()
+    assert last() is None
+
+
+def test_a_batch_that_is_made_while_somebody_looks_is_not_there(monkeypatch):
+    offer, read, reads = offered(), os.pread, []
+
+    def interrupted(descriptor, nbytes, at):
+        got = read(descriptor, nbytes, at)
+        if not reads:  # its maker fails, and somebody is too late
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"late", 5 * sharing.STRIDE)
+        reads.append(at)
+        return got
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    assert taken(offer) is None
+    assert sharing.JOB in reads
 
 
 def test_what_failed_is_tried_by_nobody_else():

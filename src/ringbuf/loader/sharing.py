@@ -93,7 +93,8 @@ class Table:
             return None
         number, rows, each, nbytes = _HEAD.unpack(head)
         job = os.pread(self._memory, nbytes, JOB)
-        if not number or len(job) < nbytes:  # it is made by now
+        # Asked once more: it may have been made meanwhile, and who was too late have left zeros where the job was.
+        if not number or os.pread(self._memory, _HEAD.size, 0) != head:
             return None
         return SharedBatch(self._memory, head, number - 1, unpack(job), rows=rows, each=each, look_up=self._post.look)
 
@@ -135,6 +136,7 @@ class SharedBatch:
 
     def over(self) -> None:
         """The batch is made, or will not be."""
+        self._given = None
         if self._stands():  # a batch that is refused for its size counts as answered, and the next pass may have begun
             os.ftruncate(self._memory, 0)
         with contextlib.suppress(OSError):
