@@ -435,6 +435,22 @@ def test_a_fetcher_pauses_between_samples_as_often_as_it_is_told():
     assert pauses == [0, 3, 6, 9]
 
 
+def test_who_helps_pauses_between_samples_too():
+    pauses = []
+    fetcher = make_fetcher(
+        np.arange(10),
+        iterable=False,
+        drop_last=False,
+        dialect=Arrays,
+        collate_fn=Arrays.collate,
+        batched=True,
+        pause=lambda: pauses.append(None) or 1,
+    )
+    for done, _ in enumerate(fetcher.lend(Job(0, list(range(10))), range(4, 9))):
+        assert len(pauses) == done + 1
+    assert len(pauses) == 5
+
+
 def test_a_forked_child_closes_a_pool_whose_lock_another_thread_held():
     pool = RingPool()
     with pool._lock:

@@ -1,11 +1,14 @@
 """dispatch="pull": idle workers help with the first batch of a pass, and nothing of what comes out tells of it."""
 
 import collections
+import errno
+import gc
 import multiprocessing
 import os
 import random
 import re
 import signal
+import weakref
 
 import numpy as np
 import pytest
@@ -583,6 +586,44 @@ def test_a_sample_that_kills_helpers_and_makers_ends_the_pass():
         assert loader.stats().restarts == 3
 
 
+class DrawsAndDies:
+    """Sample i is a random number. Who has helped dies when it begins with a batch of its own; whoever takes its place makes
+    a batch in any case."""
+
+    helps = makes = False
+
+    def __init__(self, folder):
+        self.once = Once(folder)
+        self.helped, self.replaced = (multiprocessing.get_context("fork").Event() for _ in range(2))
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        if index == 0:
+            self.makes = True
+            assert self.helped.wait(DEADLINE_S)
+        elif index >= 8 and self.helps and self.once("dead"):
+            die()
+        elif index >= 8 and self.makes:
+            assert self.replaced.wait(DEADLINE_S)
+        elif index >= 8 and not self.helps:
+            self.replaced.set()
+        elif not self.makes:
+            self.helps = True
+            if index == 1:
+                self.helped.set()
+        return np.random.randint(1 << 40)
+
+
+def test_who_takes_the_place_of_one_that_had_helped_draws_other_numbers(tmp_path):
+    options = {"on_worker_death": "restart", **seeded(ringbuf.RingLoader), **FORKED}
+    with ringbuf.RingLoader(DrawsAndDies(tmp_path), 8, num_workers=2, **options) as loader:
+        drawn = [n for batch in loader for n in batch.tolist()]
+        assert loader.stats().restarts == 1
+    assert len(set(drawn)) == len(drawn) == 64
+
+
 class Stops(Shared):
     """Whoever makes the last row for somebody else is stopped."""
 
@@ -761,6 +802,68 @@ def test_what_was_not_written_to_its_end_is_made_again(lost):
     else:
         shared._note(5, sharing.NOT_THERE)
     assert [shared.sample(place) is None for place in range(6)] == [True, False, False, False, False, True]
+
+
+def test_what_somebody_died_of_no_third_one_tries():
+    offer, tried = offered(), []
+
+    def dies(job, places):
+        if places[0] == 4:
+            die()
+        return make(job, places)
+
+    def notes(job, places):
+        tried.extend(places)
+        return make(job, places)
+
+    assert forked(lambda: taken(offer).help(dies)) == -signal.SIGKILL
+    taken(offer).help(notes)
+    assert tried == [3, 2, 1]
+    shared = taken(offer)
+    assert [shared.sample(place) is None for place in range(6)] == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EPERM, errno.EACCES], ids=errno.errorcode.get)
+def test_where_there_are_no_locks_nobody_is_waited_for(monkeypatch, code):
+    asked = []
+
+    def refuse(*arguments):
+        asked.append(arguments)
+        raise OSError(code, "no locks here")
+
+    shared = taken(offered())
+    monkeypatch.setattr(sharing.fcntl, "lockf", refuse)
+    assert [shared.sample(place) for place in range(6)] == [None] * 6
+    assert len(asked) == 5
+    shared.help(make)
+    assert len(asked) == 6
+
+
+def test_nothing_is_kept_of_a_batch_that_is_over():
+    offer = offered(2)
+    assert forked(lambda: taken(offer).help(make)) == 0
+    shared = taken(offer)
+    assert shared.sample(0) is None
+    last = weakref.ref(shared.sample(1)[0][1])
+    shared.over()
+    gc.collect()
+    assert last() is None
+
+
+def test_a_batch_that_is_made_while_somebody_looks_is_not_there(monkeypatch):
+    offer, read, reads = offered(), os.pread, []
+
+    def interrupted(descriptor, nbytes, at):
+        got = read(descriptor, nbytes, at)
+        if not reads:  # its maker fails, and somebody is too late
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"late", 5 * sharing.STRIDE)
+        reads.append(at)
+        return got
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    assert taken(offer) is None
+    assert sharing.JOB in reads
 
 
 def test_what_failed_is_tried_by_nobody_else():

@@ -156,6 +156,7 @@ class MapFetcher(Fetcher):
     def lend(self, job: Job, places: Iterable[int]) -> Iterator:
         """The samples at some places of a batch that somebody else makes. Whatever goes wrong is raised."""
         for place in places:
+            self._pause()
             index = job.index[place]
             if job.seed is not None:
                 seed_sample(job.seed, job.batch, place)

@@ -1,7 +1,8 @@
 """Where each worker's random streams stood, for the worker that takes its place when it dies.
 
-A worker notes the state of `random`, numpy's global stream and torch's at two moments: when a batch is made, before it is
-published as the answer to a task, and when an epoch begins. Of the former it keeps two, and writes the older one over.
+A worker notes the state of `random`, numpy's global stream and torch's at three moments: when a batch is made, before it is
+published as the answer to a task; when rows for another one's batch are made, before they are handed over; and when an epoch
+begins. Of the former two together it keeps two notes, and writes the older one over.
 Whoever redoes a task goes on from the newest note that is not the lost task's own, and these are the cases:
 
     killed while it made the batch            the newest note is of the task before
@@ -32,7 +33,7 @@ NOTE_BYTES = 32 << 10  # three streams take 12 KiB
 NOTES = 3
 EPOCH = 2  # the third note of a worker; the other two are of tasks
 NOWHERE = -1  # there is no note to go on from: begin with the seeds
-SET_UP = (1 << 64) - 1  # instead of a task's number: noted when worker_init_fn was through
+NO_TASK = (1 << 64) - 1  # instead of a task's number: noted when worker_init_fn was through, and of help
 
 _HEAD = struct.Struct("<QQQ")
 
@@ -79,7 +80,7 @@ class Log:
         self._memory = descriptors[0] if descriptors else None
         self._worker_id = worker_id
         self._place, self._sequence = 0, 1  # of the next note
-        self._number = SET_UP
+        self._number = NO_TASK
 
     def resume(self) -> None:
         """Begin where the one before us stood, or with a note of what we begin with."""
@@ -88,8 +89,7 @@ class Log:
         heads = [_read_head(self._memory, self._worker_id, place) for place in range(NOTES)]
         self._sequence = max(head.sequence for head in heads) + 1
         if self._source == NOWHERE:
-            self._write(self._place, SET_UP)
-            self._place = 1 - self._place
+            self._turn(NO_TASK)
             return
         at = _offset(self._worker_id, self._source) + _HEAD.size
         restore_streams(os.pread(self._memory, heads[self._source].nbytes, at))
@@ -111,6 +111,15 @@ class Log:
         if self._memory is None or number == self._number:
             return
         self._number = number
+        self._turn(number)
+
+    def note_help(self) -> None:
+        """Samples for a batch of somebody else's are made."""
+        if self._memory is not None:
+            self._turn(NO_TASK)
+
+    def _turn(self, number: int) -> None:
+        """Write over the older of the two notes."""
         self._write(self._place, number)
         self._place = 1 - self._place
 

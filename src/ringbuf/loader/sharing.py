@@ -4,12 +4,13 @@ A consumer waits for that batch, and at that moment nobody has anything better t
 the first one; others make samples of it from the last one backwards, a few at a time, and leave them in a file without a name:
 
     | number, rows, rows of a portion, bytes of the job | records of the portions | job | ... | portion 1 | ... | portion 2 | ...
-      0: there is no such batch                           0: not there, 1: only its maker can make it, else its bytes
+      0: there is no such batch                           0: not there, 1: left to its maker, else its bytes
 
 Whoever is at a portion holds the lock of the byte with its number, which the kernel takes back from the dead. So where the lock
-can be had, the portion is there if its record says so, and nobody's if not; a record is written last, with the lock in hand. What
-is not there the maker makes, and so it does where somebody takes too long. Nothing depends on help: not what is made, and not
-what is said of samples that fail.
+can be had, the portion is there if its record says so, and nobody's if not; records are written with the lock in hand: that a
+portion is left to its maker before anybody else begins with it, that it is there after all of it was written. So what somebody
+fails at, or dies of, no third one tries. What is not there the maker makes, and so it does where somebody takes too long. Nothing
+depends on help: not what is made, and not what is said of samples that fail.
 
 The maker ends it before its answer, and everybody else has a task in hand while he helps. So when all tasks of a pass are
 answered nobody writes here any more.
@@ -47,7 +48,7 @@ PATIENCE = 8  # ... so many times as long as a portion of one's own took
 
 _HEAD = struct.Struct("<QQQQ")
 _RECORD = struct.Struct("<Q")
-NOT_THERE, REFUSED = 0, 1
+NOT_THERE, LEFT_TO_MAKER = 0, 1
 JOB = _HEAD.size + MOST_PORTIONS * _RECORD.size
 STRIDE = 1 << 32  # from one portion to the next; what lies between takes no memory
 
@@ -92,7 +93,8 @@ class Table:
             return None
         number, rows, each, nbytes = _HEAD.unpack(head)
         job = os.pread(self._memory, nbytes, JOB)
-        if not number or len(job) < nbytes:  # it is made by now
+        # Asked once more: it may have been made meanwhile, and who was too late have left zeros where the job was.
+        if not number or os.pread(self._memory, _HEAD.size, 0) != head:
             return None
         return SharedBatch(self._memory, head, number - 1, unpack(job), rows=rows, each=each, look_up=self._post.look)
 
@@ -134,6 +136,7 @@ class SharedBatch:
 
     def over(self) -> None:
         """The batch is made, or will not be."""
+        self._given = None
         if self._stands():  # a batch that is refused for its size counts as answered, and the next pass may have begun
             os.ftruncate(self._memory, 0)
         with contextlib.suppress(OSError):
@@ -150,7 +153,7 @@ class SharedBatch:
                 time.sleep(LOOK_S)
                 self._look_up()
             nbytes = self._record(portion)
-            if nbytes in (NOT_THERE, REFUSED):
+            if nbytes in (NOT_THERE, LEFT_TO_MAKER):
                 return None
             # Not a map of the file: memory that somebody may cut off is nothing to have arrays in.
             content = np.empty(nbytes, np.uint8)
@@ -186,17 +189,15 @@ class SharedBatch:
 
     def _make(self, portion: int, make: Callable[[Job, range], Iterable]) -> bool:
         """Make a portion. Returns whether another one is worth it."""
+        self._note(portion, LEFT_TO_MAKER)
         began = time.monotonic()
         try:
             # As they come: the dataset may hand out the same memory again.
             samples = [plain(sample, copy=self._each > 1) for sample in make(self._job, self._places(portion))]
             took_s = time.monotonic() - began
-            if self._write(portion, samples):
-                return took_s >= WORTH_S
+            return self._write(portion, samples) and took_s >= WORTH_S
         except Exception:  # told by whoever makes the batch, or nobody's business
-            pass
-        self._note(portion, REFUSED)
-        return False
+            return False
 
     def _write(self, portion: int, samples: list) -> bool:
         plan = frame.plan(samples)
@@ -223,7 +224,7 @@ class SharedBatch:
     def _lock(self, portion: int) -> bool:
         try:
             fcntl.lockf(self._memory, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, portion)
-        except (BlockingIOError, PermissionError):  # somebody has it
+        except BlockingIOError:  # somebody has it
             return False
         return True
 

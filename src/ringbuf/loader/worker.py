@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -177,7 +177,11 @@ class _Worker:
             let_others_go_ahead(self._id, self._outlet.news(), self._post.look)
         self._start_over(order)
         if others and shared is not None and self._broken is None:
-            shared.help(self._fetcher.lend)
+            shared.help(self._lend)
+
+    def _lend(self, job: Job, places: range) -> Iterator:
+        yield from self._fetcher.lend(job, places)
+        self._log.note_help()  # before they are handed over: whoever takes our place must not draw the same again
 
     def _fetch(self, job: Job, draft: Draft, shared: SharedBatch) -> Any:
         """The batch that others help with."""
