@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ringbuf.errors import VersionMismatch
 from ringbuf.net import local
 from ringbuf.net.address import parse_address
 from ringbuf.net.keys import load_client
@@ -35,7 +36,7 @@ from ringbuf.net.zeromq import zmq
 __all__ = ["Relay", "main", "report"]
 
 TICK_MS = 100
-FAREWELL_S = 2.0  # for the server to hear that the trainer has gone
+FAREWELL_S = 10.0  # for the server to hear that the trainer has gone
 SPARE_SLOTS = 8
 
 
@@ -200,7 +201,7 @@ class Relay:
         elif self._reports:
             report(self.sock, {"kind": type(error).__name__, "text": text})
         else:
-            self._say(Message(Kind.REFUSED), {"text": text})
+            self._say(Message(Kind.REFUSED), {"text": text, "version": isinstance(error, VersionMismatch)})
         self.close()
 
     def _ready(self) -> None:

@@ -29,6 +29,7 @@ from ringbuf.net.protocol import (
     PIECE_BYTES,
     Kind,
     Message,
+    OtherVersion,
     ProtocolError,
     decode,
     encode,
@@ -181,8 +182,8 @@ class Frontend:
                 self._meet(connection, received, rest)
             else:
                 peer.hear(number, received, rest)
-        except Refused as error:
-            self._refuse(connection, str(error))
+        except (Refused, OtherVersion) as error:
+            self._refuse(connection, str(error), version=isinstance(error, OtherVersion))
         except ProtocolError as error:
             if peer is None:
                 self.doorway.refuse(connection)
@@ -193,10 +194,7 @@ class Frontend:
         """The first word of a connection."""
         if not connection.alive:
             return
-        try:
-            message, body = decode(rest)
-        except ProtocolError as error:
-            raise (Refused(str(error)) if "version" in str(error) else error) from None
+        message, body = decode(rest)
         if message.kind == Kind.HELLO:
             peer = _Peer(self, connection)
             connection.owner = peer
@@ -211,10 +209,11 @@ class Frontend:
         else:
             raise ProtocolError(f"the first word of a client is HELLO, not {message.kind}")
 
-    def _refuse(self, connection: Connection, text: str) -> None:
+    def _refuse(self, connection: Connection, text: str, version: bool = False) -> None:
         peer: _Peer | None = connection.owner
+        said = encode(Message(Kind.REFUSED), {"text": text[:2000], "version": version})
         with contextlib.suppress(ConnectionError):
-            self.post(connection, envelope(0, 0) + encode(Message(Kind.REFUSED), {"text": text[:2000]}))
+            self.post(connection, envelope(0, 0) + said)
         self.doorway.refuse(connection, time.monotonic())
         if peer is not None and peer.session is not None:
             self._hub.close_session(peer.session)

@@ -21,6 +21,7 @@ import time
 from collections import deque
 from typing import Any
 
+from ringbuf.errors import VersionMismatch
 from ringbuf.net import local
 from ringbuf.net.address import parse_address
 from ringbuf.net.dial import SHARED
@@ -40,7 +41,7 @@ AHEAD = 4  # batches that are kept ready for all
 SLOTS = 4 * AHEAD + 4
 TICK_MS = 100
 LINGER_S = 2.0
-FAREWELL_S = 2.0
+FAREWELL_S = 10.0
 
 
 class Share:
@@ -177,14 +178,14 @@ class Share:
         elif self._server is not None:
             self._server.heard(message, content)
         elif kind == Kind.REFUSED:
-            self._end_all(message, parse(content, text=str))
+            self._end_all(message, parse(content, text=str, version=(bool, type(None))))
 
     def _failed(self, error: Exception) -> None:
         text = clean(str(error))
         if self._server is not None:
             self._server.end(Kind.BYE, {"text": text})
         elif self._ready:
-            self._end_all(Message(Kind.REFUSED), {"text": text})
+            self._end_all(Message(Kind.REFUSED), {"text": text, "version": isinstance(error, VersionMismatch)})
         else:
             for sock in self._newcomers:
                 report(sock, {"kind": type(error).__name__, "text": text})

@@ -26,6 +26,7 @@ from ringbuf.net.protocol import (
     PIECE_BYTES,
     Kind,
     Message,
+    OtherVersion,
     ProtocolError,
     decode,
     encode,
@@ -128,6 +129,8 @@ class Upstream:
             return
         try:
             self._read()
+        except OtherVersion as error:
+            self._fail(error)
         except ProtocolError as error:
             self._fail(ConnectionError(f"what came from the server was not understood: {error}"))
             return
