@@ -295,18 +295,6 @@ def test_a_server_without_descriptors_goes_on(actor, connect):
     server.run("server.stop()")
 
 
-def test_the_state_of_many_clients_fits_into_a_message(serve, connect):
-    server = serve(lambda: batches(5), name="n" * 80)
-    for _ in range(250):
-        connect(server, label="x" * 80)
-    with local.connect(server.name) as sock:
-        say(sock, Kind.STATUS)
-        message, body, _ = hear(sock)
-    said = json.loads(bytes(body))
-    assert message.kind == Kind.STATUS and said["name"] == server.name
-    assert said["left_out"] > 0 and len(said["clients"]) + said["left_out"] == 250
-
-
 def test_who_says_nothing_is_refused_in_time(monkeypatch, served, knock):
     monkeypatch.setattr(hub, "HELLO_S", 0.05)
     assert "no HELLO" in refused(served, knock(hello=False))
