@@ -1,6 +1,6 @@
 """How fast batches of 38 MB get from a server to trainers, on this machine and over TCP.
 
-    python -m benchmarks.py.server                          # five rounds, some four minutes on two cores
+    python -m benchmarks.py.server                          # five rounds, some ten minutes on two cores
     python -m benchmarks.py.server --quick                  # does it run? the figures mean nothing
     python -m benchmarks.py.server --only tcp bare fuel --runs 9 --json out.json
 
@@ -25,7 +25,7 @@ from benchmarks.py.figures import spread
 from benchmarks.py.server_cases import LABELS, workload
 from benchmarks.py.turns import at_least, in_fresh_process
 
-BATCHES, QUICK_BATCHES = 96, 6
+BATCHES, QUICK_BATCHES = 192, 6
 NEEDS = {"tcp_lz4": ("lz4",), "tcp_zstd": ("backports.zstd", "compression.zstd")}
 AIMS = (
     # what, figure, ours, theirs, goal, at least (or at most)

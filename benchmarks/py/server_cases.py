@@ -72,27 +72,30 @@ def loader(batches: int) -> RingLoader:
 
 
 def serve(case: str, batches: int, address: str) -> dict[str, float]:
-    """Serve an epoch; returns the processor time that it took, workers included."""
-    before = os.times()
-    _serve(case, batches, address)
-    return {"cpu_s": _used(before)}
-
-
-def _used(before: os.times_result) -> float:
-    """Processor time of this process and of its children that are over."""
-    return sum(os.times()[:4]) - sum(before[:4])
-
-
-def _serve(case: str, batches: int, address: str) -> None:
+    """Serve an epoch; returns the processor time that it took, workers included, once the samples lie in memory."""
     if case in ("fuel", "bare"):
-        _push(case, Made(batches), address)
+        made = Made(batches)
+        with _measured() as used:
+            _push(case, made, address)
     elif case.startswith("tcp"):
-        Server(Made(batches), bind=address, epochs=1, ahead=AHEAD, compress=case.partition("_")[2] or None).run()
+        server = Server(Made(batches), bind=address, epochs=1, ahead=AHEAD, compress=case.partition("_")[2] or None)
+        with _measured() as used:
+            server.run()
     else:
         clients = 2 if case == "broadcast_2" else 1
         mode = "broadcast" if case.startswith("broadcast") else "split"
-        with loader(batches) as source:
+        with loader(batches) as source, _measured() as used:
             Server(source, name=address, mode=mode, epochs=1, clients=clients).run()
+    return used
+
+
+@contextlib.contextmanager
+def _measured() -> Iterator[dict[str, float]]:
+    """Yields a dict that has, afterwards, the processor time of this process and of its children that are over."""
+    used: dict[str, float] = {}
+    before = os.times()
+    yield used
+    used["cpu_s"] = sum(os.times()[:4]) - sum(before[:4])
 
 
 def _push(case: str, batches: Made, address: str) -> None:
@@ -120,10 +123,9 @@ def _push(case: str, batches: Made, address: str) -> None:
 def receive(case: str, batches: int) -> dict[str, Any]:
     """Seconds to the first batch and from there to the last, and the processor time of who served."""
     if case == "loader":
-        before = os.times()
-        with loader(batches) as source:
+        with loader(batches) as source, _measured() as used:
             result = _timed(source, batches, batches)
-        return result | {"server_cpu_s": _used(before)}
+        return result | {"server_cpu_s": used["cpu_s"]}
     with tempfile.TemporaryDirectory(prefix="benchmark-server-") as folder:
         remote = case.startswith("tcp") or case in ("fuel", "bare")
         address = f"tcp://127.0.0.1:{_free_port()}" if remote else f"benchmark-{os.getpid()}"

@@ -25,6 +25,7 @@ import struct
 
 import numpy as np
 
+from ._core import copy_into
 from .dtypes import spec_of
 from .errors import BatchTooLarge, FrameError
 from .rebuild import Schema, compile_schema
@@ -43,6 +44,7 @@ _MAGIC = b"rb-frame"
 _CACHED = 64  # schemas; larger ones than the following are worked out each time, so that the caches stay small
 _CACHED_LEAVES = 512
 CACHED_BYTES = 1 << 14
+PAST_CACHE = 8 << 20  # bytes; larger arrays are copied past the caches, where whoever reads them would not find them any more
 
 
 def plan(batch, pickle: bool = False) -> Plan:
@@ -342,7 +344,10 @@ def _copy_in(buffer, offset: int, array: np.ndarray) -> None:
     if dtype.names is not None:  # as raw bytes, so that padding comes along and nothing stale stays behind
         dtype = np.dtype((np.void, dtype.itemsize))
         array = array.view(dtype)
-    np.ndarray(array.shape, dtype, buffer, offset)[...] = array
+    if array.nbytes >= PAST_CACHE and array.flags.c_contiguous:
+        copy_into(np.ndarray((array.nbytes,), np.uint8, buffer, offset), array.reshape(-1).view(np.uint8))
+    else:
+        np.ndarray(array.shape, dtype, buffer, offset)[...] = array
 
 
 def _finish(view: memoryview, tail: int, values: bytes, schema: bytes) -> int:
