@@ -12,6 +12,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ringbuf import frame
@@ -102,12 +103,20 @@ class Pool:
     slots: how many batches it holds at once, as a rule. When clients that do nothing, a stopped one say, have so many in
         hands that none is left for the others, there is another ring, and so on: what they may have in hands is bounded.
     stopped: whether there is no more use in waiting for a slot.
+    waiting: gives what to be inside of while all slots are in hands.
     """
 
-    def __init__(self, memory: Memory, slots: int, stopped: Callable[[], bool]):
+    def __init__(
+        self,
+        memory: Memory,
+        slots: int,
+        stopped: Callable[[], bool],
+        waiting: Callable[[], AbstractContextManager] = contextlib.nullcontext,
+    ):
         self._memory = memory
         self._slots = slots
         self._stopped = stopped
+        self._waiting = waiting
         self._rings: DataRings | None = None
         self._claimed: Ring | None = None  # the one that the last slot is of
 
@@ -155,18 +164,33 @@ class Pool:
         elif self._rings.slot_bytes < needed_bytes:
             newest = self._rings.fitting(needed_bytes, above=self._rings.newest)
             self._rings.retire_below(newest)
+        claim = self._try(0)
+        if claim is None:
+            with self._waiting():
+                claim = self._wait_for_slot()
+        return claim
+
+    def _wait_for_slot(self) -> Any:
         looks = 0
         while not self._stopped():
-            if self._rings.several:
-                self._rings.retire_idle()
-            for ring in reversed(self._rings.all()):
-                with contextlib.suppress(Full):
-                    claim = ring.claim(timeout=LOOK_S if ring is self._rings.current else 0)
-                    self._claimed = ring
-                    return claim
+            claim = self._try(LOOK_S)
+            if claim is not None:
+                return claim
             looks += 1
             if looks % PATIENCE == 0:
                 self._rings.another()
+        return None
+
+    def _try(self, timeout: float) -> Any:
+        if self._stopped():
+            return None
+        if self._rings.several:
+            self._rings.retire_idle()
+        for ring in reversed(self._rings.all()):
+            with contextlib.suppress(Full):
+                claim = ring.claim(timeout=timeout if ring is self._rings.current else 0)
+                self._claimed = ring
+                return claim
         return None
 
     def _take(self, tag: int) -> Parcel:

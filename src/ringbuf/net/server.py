@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -114,7 +114,10 @@ class Server:
         # Whether the hub's thread has; a join() that Ctrl-C interrupts takes a thread for ended.
         self._ended = threading.Event()
         self._memory = Memory()
-        self._pool = Pool(self._memory, slots=2 * self.ahead + 8, stopped=self._unwanted)
+        self.account = Account()
+        self._pool = Pool(
+            self._memory, slots=2 * self.ahead + 8, stopped=self._unwanted, waiting=self.account.room_within_source
+        )
         self._source = Source(source, self._memory, self._pool, batches_ahead=self.ahead)
         if self._source.once:
             if epochs not in (None, 1):
@@ -130,7 +133,6 @@ class Server:
         self._thread: threading.Thread | None = None
         self._producer: threading.Thread | None = None
         self._running = False
-        self.account = Account()
         self.history = History(self._picture)
         """What it did over the last minutes."""
         self._web: Any = None
@@ -403,6 +405,16 @@ class Account:
         self.copies = 0  # batches that the server itself copied into shared memory
         self.source = Stopwatch()  # the source was waited for
         self.room = Stopwatch()  # there was no room for another batch: clients were slower
+
+    @contextlib.contextmanager
+    def room_within_source(self) -> Iterator[None]:
+        """Where a batch is made and there is no slot for it: that is not the source's time."""
+        self.source.__exit__()
+        try:
+            with self.room:
+                yield
+        finally:
+            self.source.__enter__()
 
 
 class Stopwatch:
