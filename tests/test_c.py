@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from c_build import ROOT, build, run
-from conftest import Scene
+from scene import Scene
 
 PROGRAMS = [*sorted(source.stem for source in (ROOT / "tests/c").glob("*.c")), "fuzz_attach"]  # replays its corpus
 SCHEDULES = ["queue", "broadcast", "waiting"]

@@ -107,12 +107,19 @@ def breaks(make: Callable[..., Any], size: dict[str, Any]) -> dict[str, Any]:
     return {"rounds": rounds, "stock": dict(zip(("before", "after_one", "after_all", "afterwards"), stock))}
 
 
+def _children(task: Path) -> int:
+    try:
+        return len((task / "children").read_text().split())
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+        return 0
+
+
 def _stock() -> dict[str, int]:
     """What this process has, of what a loader may leave behind."""
     maps = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
     shared = [line[0].split("-") for line in maps if len(line) > 5 and line[5].startswith(("/memfd:", "/dev/shm/"))]
     return {
-        "processes": sum(len((task / "children").read_text().split()) for task in Path("/proc/self/task").iterdir()),
+        "processes": sum(map(_children, Path("/proc/self/task").iterdir())),
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
         "shared_bytes": sum(int(end, 16) - int(start, 16) for start, end in shared),

@@ -103,7 +103,10 @@ def test_memory_and_mappings_stay_the_same_over_many_epochs(imports, monkeypatch
 
 
 def no_descriptor(worker_id):
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1,) * 2)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    while os.open(os.devnull, os.O_RDONLY) <= highest:  # numbers that are free below would still be given out
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1,) * 2)
 
 
 def no_address_space(worker_id):

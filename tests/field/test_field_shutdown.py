@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import segments
 from field_loaders import Theirs, both
 from processes import eventually, script
+from scene import segments
 
 IMPORTS = {"numpy": "from ringbuf import RingLoader", "torch": "from ringbuf.torch import RingLoader"}
 

@@ -10,7 +10,6 @@ import time
 import numpy as np
 import psutil
 import pytest
-from conftest import segments
 from loader_data import (
     Dies,
     Numbered,
@@ -21,6 +20,7 @@ from loader_data import (
     numbers_in,
 )
 from processes import DEADLINE_S, eventually, process, script
+from scene import segments
 
 from ringbuf import RingLoader, WorkerDied
 

@@ -90,7 +90,7 @@ def listening(answer):
 
     def serve():
         with listener, listener.accept()[0] as sock:
-            local.receive(sock)
+            sock.recv(1 << 16)
             if answer is not None:
                 sock.send(answer)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from typing import Any
 
@@ -35,12 +36,10 @@ def status(name: str, timeout: float = 5.0) -> dict[str, Any]:
 def _ask(name: str, after: int, timeout: float) -> dict[str, Any]:
     """One part: the clients with numbers above `after`."""
     with local.connect(name) as sock:
-        sock.settimeout(timeout)
-        try:
-            sock.sendmsg([encode(Message(Kind.STATUS, seq=after))], [], socket.MSG_NOSIGNAL)
-            message, body, descriptors = local.receive(sock)
-        except TimeoutError:
-            raise ConnectionError(f"the server {name!r} did not say within {timeout} s how it is doing") from None
+        sock.sendmsg([encode(Message(Kind.STATUS, seq=after))], [], socket.MSG_NOSIGNAL)
+        if not select.select([sock], [], [], timeout)[0]:
+            raise ConnectionError(f"the server {name!r} did not say within {timeout} s how it is doing")
+        message, body, descriptors = local.receive(sock)
         for descriptor in descriptors:
             os.close(descriptor)
         if message.kind != Kind.STATUS:

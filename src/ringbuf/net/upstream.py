@@ -20,6 +20,7 @@ from ringbuf.net.codec import CODECS, Codec, codec
 from ringbuf.net.doorway import parse_event
 from ringbuf.net.keys import ClientKeys
 from ringbuf.net.link import ENVELOPE_BYTES, Link, open_envelope
+from ringbuf.net.local import Gone
 from ringbuf.net.parcel import Pool
 from ringbuf.net.protocol import (
     BODY_BYTES,
@@ -135,6 +136,8 @@ class Upstream:
         except ProtocolError as error:
             self._fail(ConnectionError(f"what came from the server was not understood: {error}"))
             return
+        except Gone:  # who is to hear of it; of that the server has still to be told
+            raise
         except OSError as error:  # no memory for a batch
             self._fail(error)
             return
@@ -269,8 +272,9 @@ class Upstream:
         self._batch, self.incoming = None, 0
         self._shaken = self._up = False
         if self._dealer is not None:
-            dealer, self._dealer, self._monitor = self._dealer, None, None
+            dealer, monitor, self._dealer, self._monitor = self._dealer, self._monitor, None, None
             dealer.disable_monitor()
+            monitor.close(linger=0)
             dealer.close(linger=0)
 
     def _despair(self) -> Exception:

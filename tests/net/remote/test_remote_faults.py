@@ -2,14 +2,19 @@
 
 import os
 import random
+import select
 import signal
+import socket
 import threading
 
 import numpy as np
 import pytest
+import zmq
 from processes import eventually
 
 import ringbuf
+from ringbuf.net.protocol import Kind, Message, decode, encode
+from ringbuf.net.relay import Relay
 
 SOURCE = "import numpy as np\nsource = lambda: (np.full(50_000, index) for index in range({count}))"
 
@@ -64,6 +69,28 @@ def test_batches_of_the_dead_go_to_others_and_what_was_done_does_not(serve, conn
     others = numbers(connect(server.address))
     assert sorted(done + others) == list(range(40))
     assert in_hand in others
+
+
+def test_a_relay_that_finds_its_trainer_gone_when_a_batch_comes_says_so(serve):
+    server = serve(indices(40), epochs=1, grace=60.0)
+    trainer, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    context = zmq.Context()
+    relay = Relay(end, context, server.address, None, 30.0)
+
+    def hear():
+        assert eventually(lambda: relay.work() or select.select([trainer], [], [], 0.01)[0])
+        return trainer.recv(1 << 16)
+
+    assert hear() == b"{}"  # it is connected
+    trainer.send(encode(Message(Kind.HELLO), {"version": "0", "label": "trainer", "join": "now"}))
+    assert decode(hear())[0].kind == Kind.WELCOME
+    trainer.send(encode(Message(Kind.BEGIN, extra=2)))
+    relay.work()
+    trainer.close()
+    relay._read = lambda: None  # the batch is there before anybody looks at the trainer
+    assert eventually(lambda: relay.work() or relay.over)
+    assert eventually(lambda: not server.stats()["clients"])
+    context.destroy(linger=0)
 
 
 def test_a_trainer_whose_relay_is_killed_is_told(serve, program, connect):
