@@ -652,3 +652,27 @@ def test_arrays_too_large_for_any_memory_fail_the_source(serve, connect):
     somebody_is_there.set()
     with pytest.raises(ringbuf.SourceFailed, match=r"memory|space|bytes"):
         list(stream)
+
+
+@pytest.mark.parametrize("character", ["\u00e9", "\U0001f600", '"', "\\"])
+def test_a_long_text_of_the_source_reaches_clients_however_it_is_written(serve, connect, character):
+    connected = threading.Event()
+
+    def source():
+        connected.wait()
+        raise RuntimeError(character * 20_000)
+        yield
+
+    server = serve(source)
+    stream = connect(server)
+    connected.set()
+    with pytest.raises(ringbuf.SourceFailed, match="RuntimeError"):
+        list(stream)
+
+
+@pytest.mark.parametrize("mode", ["split", "broadcast"])
+def test_a_source_that_began_for_nobody_begins_where_the_next_client_was(serve, connect, mode):
+    server = serve(lambda epoch: batches(4), mode=mode, epochs=2)
+    connect(server, state={"epoch": 1, "index": 2, "done": []}).close()
+    stream = connect(server, state={"epoch": 0, "index": 0, "done": []})
+    assert [len(list(stream)) for _ in range(2)] == [4, 4]

@@ -126,6 +126,12 @@ def _spawn(module: str, fd: int | None, options: dict) -> int:
     )
 
 
+def _ends(pidfd: int, until: float) -> bool:
+    poll = select.poll()  # select() takes no descriptor above 1023, and a trainer may have that many
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+
+
 def _bury(pid: int) -> None:
     until = time.monotonic() + END_S
     try:
@@ -133,7 +139,7 @@ def _bury(pid: int) -> None:
     except OSError:
         end = None
     try:
-        if end is not None and not select.select([end], [], [], max(0.0, until - time.monotonic()))[0]:
+        if end is not None and not _ends(end, until):
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)

@@ -96,6 +96,7 @@ class Hub:
         self._schema: dict[str, Any] | None = None
         self._incoming: deque[tuple[int, Batch | tuple[int, int]]] = deque()
         self._generation = 0
+        self.begins_at = 0, 0  # the place from which on the source gives
         self._calls: deque[Callable[[], None]] = deque()
         self._room = threading.Condition()
         self._epoll = select.epoll()
@@ -127,10 +128,15 @@ class Hub:
         """Wait until another batch may be offered. False as soon as `unless()`."""
         with self._room:
             while not unless():
-                if self.dispatcher.stored + len(self._incoming) < self._capacity:
+                if self.incoming + self.dispatcher.stored < self._capacity:
                     return True
                 self._room.wait(TICK_S)
         return False
+
+    @property
+    def incoming(self) -> int:
+        """What was offered and is not on the shelf yet."""
+        return len(self._incoming)
 
     def offer(self, batch: Batch, generation: int) -> None:
         self._incoming.append((generation, batch))
@@ -327,9 +333,13 @@ class Hub:
 
     def _join_at(self, session: Session, epoch: int, index: int, done: list[int]) -> None:
         """A client knows how far it had come, when it or the server was another one."""
-        elsewhere = (epoch, index) != (0, 0) if not self.sessions else not self.dispatcher.begins_before(epoch, index)
-        if self.dispatcher.delivered == 0 and elsewhere and not self._restart(epoch, index):
-            raise Refused(f"the source cannot begin at batch {index} of epoch {epoch}")
+        elsewhere = (
+            (epoch, index) != self.begins_at if not self.sessions else not self.dispatcher.begins_before(epoch, index)
+        )
+        if self.dispatcher.delivered == 0 and elsewhere:
+            if not self._restart(epoch, index):
+                raise Refused(f"the source cannot begin at batch {index} of epoch {epoch}")
+            self.begins_at = epoch, index
         self.dispatcher.join(session)
         why_not = self.dispatcher.begin_at(session, epoch, index, done)
         if why_not is not None:

@@ -37,7 +37,9 @@ def _ask(name: str, after: int, timeout: float) -> dict[str, Any]:
     """One part: the clients with numbers above `after`."""
     with local.connect(name) as sock:
         sock.sendmsg([encode(Message(Kind.STATUS, seq=after))], [], socket.MSG_NOSIGNAL)
-        if not select.select([sock], [], [], timeout)[0]:
+        answered = select.poll()
+        answered.register(sock, select.POLLIN)
+        if not answered.poll(timeout * 1000):
             raise ConnectionError(f"the server {name!r} did not say within {timeout} s how it is doing")
         message, body, descriptors = local.receive(sock)
         for descriptor in descriptors:

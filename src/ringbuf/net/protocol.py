@@ -52,7 +52,7 @@ __all__ = [
 VERSION = 1
 HEADER_BYTES = 64
 BODY_BYTES = 60 << 10  # of anything but a batch
-TEXT_BYTES = 16 << 10  # of a text in a body: an exception's, a traceback's
+TEXT_BYTES = 9 << 10  # of a text in a body: an exception's, a traceback's; JSON may make each three times as long
 PIECE_BYTES = 1 << 20  # of a frame; over the network its pieces follow the BATCH, each a message of its own
 
 CUT = " [cut]"

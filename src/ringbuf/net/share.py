@@ -60,6 +60,7 @@ class Share:
         self._server: _Fan | None = None
         self._mode: str | None = None
         self._ready = self._greeted = self._over = False
+        self._hello: dict[str, Any] = {}  # what the first trainer said
         self._failure: tuple[Message, dict] | None = None
         self._used_at = time.monotonic()
         self._upstream: Upstream | None = Upstream(
@@ -138,7 +139,8 @@ class Share:
                     os.close(descriptor)
                 if message.kind != Kind.HELLO:
                     raise ProtocolError("the first word is HELLO")
-                self._upstream.hello(object_in(body))
+                self._hello = object_in(body)
+                self._upstream.hello(self._hello)
                 self._greeted = True
                 return
             except BlockingIOError:
@@ -167,12 +169,13 @@ class Share:
     def _heard(self, message: Message, content: Any) -> None:
         kind = message.kind
         if kind == Kind.WELCOME:
-            said = parse(content, mode=str, epochs=(int, type(None)), name=str)
+            said = parse(content, mode=str, epochs=(int, type(None)), name=str, epoch=(int, type(None)))
             self._mode = said["mode"]
             if self._mode == "split":
                 self._farewell()
             else:
-                self._server = _Fan(said["epochs"])
+                epoch, index = self._hello.get("at") or (said.get("epoch") or 0, 0)
+                self._server = _Fan(said["epochs"], epoch, index)
                 self._upstream.pool = self._server.slots
                 self._server.start()
         elif self._server is not None:
@@ -223,16 +226,18 @@ class Share:
 class _Fan(Server):
     """Gives each batch that comes to all trainers of this machine, with the number that it has elsewhere.
 
+    epoch, index: where the server elsewhere was asked to begin.
     wake: readable when there is room for more. ask() and heard() are called in one thread, batches are offered in another.
     """
 
-    def __init__(self, epochs: int | None):
+    def __init__(self, epochs: int | None, epoch: int, index: int):
+        self._begins_at = epoch, index
         super().__init__((), name=f"share.{os.getpid()}", mode="broadcast", epochs=epochs, ahead=AHEAD)
         self._arrived: deque[tuple[Message, Parcel | None]] = deque()  # batches, and ends of epochs
         self._changed = threading.Condition()
         self._slots = Pool(self._memory, SLOTS, stopped=lambda: False)
         self._in_loop = False
-        self._received = self._passed_on = 0
+        self._received = self._passed_on = self._offered = self._done = 0  # numbers of batches, as they are elsewhere
         self._length: int | None = None
         self.wake, self._waker = socket.socketpair()
         for sock in (self.wake, self._waker):
@@ -270,14 +275,16 @@ class _Fan(Server):
         with contextlib.suppress(BlockingIOError):
             self.wake.recv(4096)
         waiting = len(self._arrived)
-        done = max(0, self._received - waiting - self._hub.dispatcher.stored - 1)
+        # In this order, which may count one twice that changes places meanwhile, and never misses one.
+        under_way = self._received - self._offered + self._hub.incoming + self._hub.dispatcher.stored
+        self._done = max(self._done, self._received - under_way - 1)
         room = min(self._slots.free - (upstream.incoming > 0), AHEAD - waiting)
         limit = max(self._passed_on, self._received + max(0, room))
         if not self._in_loop:
             self._in_loop = True
             upstream.send(Message(Kind.BEGIN, extra=limit))
         elif limit > self._passed_on:
-            upstream.send(Message(Kind.NEXT, seq=done, extra=limit))
+            upstream.send(Message(Kind.NEXT, seq=self._done, extra=limit))
         self._passed_on = limit
 
     def heard(self, message: Message, content: Any) -> None:
@@ -314,6 +321,7 @@ class _Fan(Server):
             self._source.length = self._length
             self._note(parcel)
             self._hub.offer(Batch(message.epoch, message.index, parcel), 0)
+            self._offered = message.seq
             del entry, parcel
 
     def _next(self) -> tuple[Message, Parcel | None] | None:
@@ -327,8 +335,16 @@ class _Fan(Server):
                 self._changed.wait(TICK_MS / 1000)
             return self._arrived.popleft()
 
+    def _dispatcher(self, epoch: int, index: int) -> Any:
+        return super()._dispatcher(*self._begins_at)
+
+    def _make_hub(self) -> Any:
+        hub = super()._make_hub()
+        hub.begins_at = self._begins_at
+        return hub
+
     def _restart_at(self, epoch: int, index: int) -> bool:
-        return True  # the server elsewhere was asked for that
+        return False  # the server elsewhere was asked for one place
 
 
 def main() -> None:

@@ -2,9 +2,11 @@
 
 import os
 import random
+import resource
 import select
 import signal
 import socket
+import sys
 import threading
 
 import numpy as np
@@ -13,6 +15,7 @@ import zmq
 from processes import eventually
 
 import ringbuf
+from ringbuf.net import dial
 from ringbuf.net.protocol import Kind, Message, decode, encode
 from ringbuf.net.relay import Relay
 
@@ -353,3 +356,22 @@ def test_many_clients_at_once(serve, count):
     [thread.start() for thread in threads]
     [thread.join(50) for thread in threads]
     assert not failures and sorted(got) == list(range(200))
+
+
+def test_a_relay_is_waited_for_in_a_process_with_many_descriptors():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 2048:
+        pytest.skip("this process may not have so many descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, limits[0]), limits[1]))
+    descriptors = []
+    try:
+        while not descriptors or descriptors[-1] < 1024:
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
+        child = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
+        dial._bury(child)
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

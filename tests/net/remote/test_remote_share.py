@@ -154,3 +154,14 @@ def test_an_unreachable_server_is_told_to_whoever_waits(name):
     with pytest.raises(ConnectionError, match="could not be reached"):
         ringbuf.connect("tcp://127.0.0.1:1", share=name, timeout=1)
     assert gone(name)
+
+
+def test_who_shares_a_broadcast_misses_nothing_that_it_asked_for(serve, connect, name):
+    """The first trainer's place is asked for; another one may begin there or later, and is refused before."""
+    server = serve(source, mode="broadcast", epochs=1, clients=1)
+    places = {index: {"epoch": 0, "index": index, "done": []} for index in (3, 4, 9)}
+    first = connect(server.address, share=name, state=places[4])
+    with pytest.raises(ringbuf.SessionLost, match="refused"):
+        connect(server.address, share=name, state=places[3])
+    later = connect(server.address, share=name, state=places[9])
+    assert together([first, later]) == [[list(range(4, 30))], [list(range(9, 30))]]
