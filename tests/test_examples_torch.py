@@ -113,7 +113,7 @@ def test_the_start_up_benchmark_has_a_time_for_each_start_of_both_loaders(starte
 def test_the_start_up_benchmark_finds_nothing_of_a_ring_loader_that_was_left_early(started):
     stock = started[1]["left early"]["loaders"]["ring"]["runs"][0]["stock"]
     assert stock["after_all"] == stock["after_one"]
-    for name in "processes", "descriptors", "shared_bytes", "shm_files":
+    for name in "processes", "descriptors", "shared_bytes":  # in /dev/shm other tests may have rings at the same time
         assert stock["afterwards"][name] == stock["before"][name], name
     assert stock["afterwards"]["threads"] <= stock["before"]["threads"]
 
