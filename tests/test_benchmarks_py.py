@@ -251,10 +251,18 @@ def test_a_figure_that_is_not_there_gets_no_verdict(canned):
     assert {row["what"].partition(",")[0] for row in rows} == {"mem"}
 
 
+def test_an_attack_is_measured():
+    command = [sys.executable, "-m", "benchmarks.py.attack", "--windows", "1", "--seconds", "0.2", "--only", "messages"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^messages  .* here / elsewhere [0-9.]+ ", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.timeout(200)  # nine processes that read the samples, with others beside them
 def test_the_server_is_measured_against_the_loader_and_pyzmq(tmp_path):
     ways = ["loader", "local", "broadcast_1", "broadcast_2", "bare", "fuel"]
     command = [sys.executable, "-m", "benchmarks.py.server", "--quick", f"--json={tmp_path}/out.json", "--only", *ways]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "out.json").read_text())
     assert not result["failures"], done.stdout

@@ -78,6 +78,7 @@ class Doorway:
 
     lost: called with a connection that has ended.
     refuse: called once for each that spoke wrongly or was not allowed, to be counted.
+    offence: called with the time for each that was let in and then gave us useless work.
     watch, forget: have a handler called whenever something has come in at a descriptor, and no more.
     """
 
@@ -89,6 +90,7 @@ class Doorway:
         most_strangers: int,
         lost: Callable[[Connection], None],
         refuse: Callable[[], None],
+        offence: Callable[[float], None],
         watch: Callable[[int, Callable[[int], None]], None],
         forget: Callable[[int], None],
     ):
@@ -96,7 +98,7 @@ class Doorway:
         self._router = router
         self._port = 0
         self._hello_s, self._most_strangers = hello_s, most_strangers
-        self._lost, self._refuse = lost, refuse
+        self._lost, self._refuse, self._offence = lost, refuse, offence
         self._watch, self._forget = watch, forget
         self._by_fd: dict[int, Connection] = {}
         self._by_routing: dict[bytes, Connection] = {}
@@ -122,17 +124,26 @@ class Doorway:
             elif event == zmq.EVENT_DISCONNECTED:
                 self._disconnected(value)
 
-    def of(self, frames: list[zmq.Frame]) -> Connection | None:
-        """Where a message came from; None when that has ended before it said anything."""
-        routing = bytes(frames[0])
-        connection = self._by_routing.get(routing)
-        if connection is None:
-            connection = self._by_fd.get(frames[-1].get(zmq.SRCFD))
-            if connection is None or connection.routing is not None:
-                return None
-            connection.routing = routing
-            self._by_routing[routing] = connection
-        connection.heard = not connection.refused
+    def known(self, routing: bytes) -> Connection | None:
+        """Whose message begins with this; None when it is the first that is read of its connection."""
+        return self._by_routing.get(routing)
+
+    def meet(self, routing: bytes, fd: int) -> Connection:
+        """The connection whose first message was read, which is bound to its routing id from now on.
+
+        fd: by which the message came. Where that has ended already, or was taken over by another connection, what comes back is
+        a refused one, so that the rest of what it said costs no more than that of any other that is not listened to.
+        """
+        self.look()  # it may have come a moment ago
+        connection = self._by_fd.get(fd)
+        if connection is None or connection.routing is not None:
+            now = time.monotonic()
+            connection = Connection(None, now)
+            connection.alive, connection.refused = False, True
+            self._offence(now)
+            self._ended.append((now, connection))
+        connection.routing = routing
+        self._by_routing[routing] = connection
         return connection
 
     def refuse(self, connection: Connection, now: float | None = None) -> None:
@@ -140,6 +151,7 @@ class Doorway:
         if not connection.refused:
             connection.refused = True
             self._refuse()
+            self._offence(time.monotonic())
         if now is None:
             connection.cut()
         else:

@@ -83,7 +83,6 @@ class Frontend:
         self._codec: Codec | None = None if compress is None else codec(compress)
         self._packers: concurrent.futures.ThreadPoolExecutor | None = None
         self._context = zmq.Context()
-        self._gatekeeper: Gatekeeper | None = None
         try:
             self._listen(parse_address("bind", bind), None if keys is None else load_server(keys))
         except BaseException:
@@ -102,18 +101,19 @@ class Frontend:
         router.heartbeat_ivl, router.heartbeat_timeout = HEARTBEAT_MS, DEAD_MS
         router.backlog = BACKLOG
         router.ipv6 = address.is_v6
+        self._gatekeeper = Gatekeeper(self._context, None if keys is None else keys.allowed)
+        self._hub.watch(self._gatekeeper.socket.fd, lambda _: None)  # answered in tick(), as all else
+        router.zap_domain = b"ringbuf"  # without one it is not asked
         if keys is not None:
-            self._gatekeeper = Gatekeeper(self._context, keys.allowed)
             router.curve_server = True
             router.curve_publickey, router.curve_secretkey = keys.public, keys.secret
-            router.zap_domain = b"ringbuf"
-            self._hub.watch(self._gatekeeper.socket.fd, lambda _: None)  # answered in tick(), as all else
         self.doorway = Doorway(
             router,
             hello_s=HELLO_S,
             most_strangers=MOST_STRANGERS,
             lost=self._lost,
             refuse=self._count_refusal,
+            offence=self._gatekeeper.offence,
             watch=functools.partial(self._hub.watch, edge=True),
             forget=self._hub.forget,
         )
@@ -130,8 +130,7 @@ class Frontend:
 
     def tick(self, now: float) -> None:
         """After whatever happened: descriptors of ZeroMQ tell only of changes, so each time all that is there is taken."""
-        if self._gatekeeper is not None:
-            self._gatekeeper.answer()
+        self._gatekeeper.answer(now)
         self._drain()
         self.doorway.tick(now)
         for peer in list(self._peers.values()):
@@ -153,31 +152,43 @@ class Frontend:
         self._hub.forget(self._router.fd)
         self._hub.forget(self.doorway.monitor.fd)
         self.doorway.close()
-        if self._gatekeeper is not None:
-            self._hub.forget(self._gatekeeper.socket.fd)
-            self._gatekeeper.close()
+        self._hub.forget(self._gatekeeper.socket.fd)
+        self._gatekeeper.close()
         self._context.destroy(linger=0)
 
     # ---- what comes
 
     def _drain(self) -> None:
-        for _ in range(MOST_AT_ONCE):
-            self.doorway.look()  # before each message, so that its connection is known
+        """Read what has come. What a connection says that is not listened to is passed over as cheaply as can be: who floods us
+        is to pay for it, not our clients."""
+        router, doorway = self._router, self.doorway
+        doorway.look()
+        for count in range(MOST_AT_ONCE):
             try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+                routing = router.recv(zmq.NOBLOCK)
             except zmq.Again:
-                return
-            connection = self.doorway.of(frames)
-            if connection is not None and not connection.refused:
-                self._hear(connection, frames)
-            self._hub.wake()  # there may be something to send, or to read
+                if count == 0:
+                    return
+                break
+            connection = doorway.known(routing)
+            if connection is None or not connection.refused:
+                frames = router.recv_multipart(zmq.NOBLOCK, copy=False)
+                if connection is None:
+                    connection = doorway.meet(routing, frames[0].get(zmq.SRCFD))
+                if not connection.refused:
+                    connection.heard = True
+                    self._hear(connection, frames)
+            else:
+                while router.getsockopt(zmq.RCVMORE):
+                    router.recv(zmq.NOBLOCK)
+        self._hub.wake()  # there may be something to send, or to read
 
     def _hear(self, connection: Connection, frames: list[Any]) -> None:
         peer: _Peer | None = connection.owner
         try:
-            if len(frames) != 2:
-                raise ProtocolError(f"a message has one part, here are {len(frames) - 1}")
-            number, received, rest = open_envelope(frames[1].buffer)
+            if len(frames) != 1:
+                raise ProtocolError(f"a message has one part, here are {len(frames)}")
+            number, received, rest = open_envelope(frames[0].buffer)
             if peer is None:
                 self._meet(connection, received, rest)
             else:

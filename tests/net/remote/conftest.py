@@ -23,6 +23,29 @@ def no_pickles(monkeypatch):
         monkeypatch.setattr(pickle, name, canary)
 
 
+CANARY = """
+import sys
+if any(part in ("ringbuf.net.relay", "ringbuf.net.share") for part in sys.orig_argv):
+    import os, pickle
+    def canary(*args, **kwargs):
+        open({sung!r}, "a").write(" ".join(sys.orig_argv) + "\\n")
+        os._exit(97)
+    open({hatched!r}, "a").close()
+    pickle.loads = pickle.load = pickle.Unpickler = canary
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_pickles_in_relays(monkeypatch, tmp_path_factory):
+    """Neither has a relay, which is a process of its own. Yields the file that is there once one has started."""
+    folder = tmp_path_factory.mktemp("canary")
+    sung, hatched = folder / "sung", folder / "hatched"
+    (folder / "sitecustomize.py").write_text(CANARY.format(sung=str(sung), hatched=str(hatched)))
+    monkeypatch.syspath_prepend(folder)  # which relays get from us
+    yield hatched
+    assert not sung.exists(), sung.read_text()
+
+
 @pytest.fixture
 def serve():
     """serve(source, ...) starts a server on loopback, in this process."""

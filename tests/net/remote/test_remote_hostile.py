@@ -16,6 +16,7 @@ import zmq
 from processes import eventually
 
 import ringbuf
+from ringbuf.net.hub import MOST_STRANGERS
 from ringbuf.net.link import envelope
 from ringbuf.net.protocol import BODY_BYTES, Kind, Message, encode
 
@@ -265,6 +266,11 @@ def test_the_greeting_of_these_tests_is_a_right_one(server):
         assert eventually(lambda: server.stats()["served"] == 1)
 
 
+def test_a_relay_is_watched_for_pickles(server, connect, no_pickles_in_relays):
+    next(iter(connect(server.address)))
+    assert no_pickles_in_relays.exists()
+
+
 # ---- against the memory of a server, in a process of its own so that it can be measured
 
 
@@ -347,16 +353,34 @@ def test_slow_loris_and_half_open_connections(apart):
     assert healthy.goes_on() and most() < 64 << 20
 
 
-def test_who_greets_and_says_nothing_is_dropped(apart):
-    address, _, healthy = apart
-    with Raw(address) as raw:
-        assert raw.ended()
+def test_who_connects_and_says_nothing_is_dropped(server, healthy):
+    """Also one that answers heartbeats, which ZeroMQ itself would keep for ever."""
+    with Foe(server.address) as foe:
+        assert foe.dropped() and refused(server, 1)
     assert healthy.goes_on()
+
+
+def test_no_more_than_so_many_strangers(serve, monkeypatch):
+    """They may be silent for a long time, and are as many as may be; one more is cut at once."""
+    monkeypatch.setattr("ringbuf.net.remote.HELLO_S", 300.0)
+    server = serve(lambda: (np.full(20_000, index) for index in range(1000)))
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(Raw(server.address, greet=False)) for _ in range(MOST_STRANGERS)]
+        assert eventually(lambda: len(server._hub.frontends[0].doorway) == MOST_STRANGERS)
+        assert stack.enter_context(Raw(server.address, greet=False)).ended() and refused(server, 1)
+        assert server.stats()["refused"] == 1
+        for raw in silent:
+            raw.sock.setblocking(False)
+            with pytest.raises(BlockingIOError):  # it is open still
+                while raw.sock.recv(1 << 10):
+                    pass
 
 
 def test_five_hundred_connections(apart):
     address, most, healthy = apart
-    raws = [Raw(address) for _ in range(500)]
+    raws = [Raw(address, greet=False) for _ in range(500)]
+    for raw in raws:
+        raw.send(Raw.GREETING + Raw.READY)  # unless it was cut by then
     assert all(raw.ended() for raw in raws)
     [raw.sock.close() for raw in raws]
     assert healthy.goes_on() and most() < 128 << 20
