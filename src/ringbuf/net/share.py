@@ -40,6 +40,7 @@ __all__ = ["Share", "main"]
 AHEAD = 4  # batches that are kept ready for all
 SLOTS = 4 * AHEAD + 4
 TICK_MS = 100
+DEAF_S = 0.1  # where no more trainers can be let in
 LINGER_S = 2.0
 FAREWELL_S = 10.0
 
@@ -56,6 +57,7 @@ class Share:
         self._options = (address, keys, timeout)
         self._context = zmq.Context()
         self._newcomers: list[socket.socket] = []  # who have not been served yet
+        self._deaf_until = 0.0
         self._relays: list[Relay] = []
         self._server: _Fan | None = None
         self._mode: str | None = None
@@ -88,7 +90,7 @@ class Share:
 
     def _wait(self) -> None:
         poller = zmq.Poller()
-        waiting: list[Any] = [self._listener]
+        waiting: list[Any] = [] if time.monotonic() < self._deaf_until else [self._listener]
         if self._upstream is not None:
             waiting += self._upstream.sockets
         if self._server is not None:
@@ -104,16 +106,21 @@ class Share:
     # ---- trainers
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while True:
+        while time.monotonic() >= self._deaf_until:
+            try:
                 sock, _ = self._listener.accept()
-                if local.peer_of(sock)[1] != os.geteuid():
-                    sock.close()
-                    continue
-                sock.setblocking(False)
-                self._newcomers.append(sock)
-                if self._ready:
-                    report(sock, {"address": self._options[0]})
+            except BlockingIOError:
+                return
+            except OSError:  # no descriptor is left; who wants to come waits, those who are here go on
+                self._deaf_until = time.monotonic() + DEAF_S
+                return
+            if local.peer_of(sock)[1] != os.geteuid():
+                sock.close()
+                continue
+            sock.setblocking(False)
+            self._newcomers.append(sock)
+            if self._ready:
+                report(sock, {"address": self._options[0]})
 
     def _serve(self) -> None:
         if self._ready and not self._greeted:

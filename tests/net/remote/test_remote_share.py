@@ -1,10 +1,13 @@
 """Several trainers of one machine and one download."""
 
+import contextlib
 import os
+import resource
 import signal
 import threading
 
 import numpy as np
+import psutil
 import pytest
 from processes import eventually
 
@@ -45,9 +48,40 @@ def gone(name):
     return eventually(lambda: f"ringbuf-share/{os.geteuid()}/{name}" not in open_sockets())
 
 
+def relays(name):
+    """Process ids of those that are shared by this name."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            if "ringbuf.net.share" in command and f'"{name}"' in command[-1]:
+                found.append(process.pid)
+    return found
+
+
 def open_sockets():
     with open("/proc/net/unix", errors="replace") as lines:
         return lines.read()
+
+
+def test_where_no_descriptor_is_left_who_is_there_goes_on_and_others_come_later(serve, connect, name):
+    server = serve(source, epochs=1)
+    first = iter(connect(server.address, share=name))
+    got = [int(next(first)[0])]
+    (relay,) = relays(name)
+    soft, hard = resource.prlimit(relay, resource.RLIMIT_NOFILE)
+    resource.prlimit(relay, resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(ConnectionError):
+            ringbuf.connect(server.address, share=name, timeout=0.3)
+        got.append(int(next(first)[0]))
+    finally:
+        resource.prlimit(relay, resource.RLIMIT_NOFILE, (soft, hard))
+    second = connect(server.address, share=name)
+    both = [threading.Thread(target=lambda s=stream: got.extend(int(batch[0]) for batch in s)) for stream in (first, second)]
+    [thread.start() for thread in both]
+    [thread.join(40) for thread in both]
+    assert sorted(got) == list(range(30))
 
 
 def test_a_broadcast_comes_over_the_network_once(serve, connect, proxy, name):
