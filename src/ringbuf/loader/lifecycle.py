@@ -78,7 +78,7 @@ class Member:
             return True
         if not self.process.is_alive():
             self._settle()
-        elif self._pidfd is not None and select.select([self._pidfd], [], [], 0)[0]:
+        elif self._pidfd is not None and _readable(self._pidfd):
             # It has ended, but its exit status is not here: a forkserver is a moment late with it, and where a
             # host program ignores SIGCHLD it never comes.
             self.process.join(STATUS_S)
@@ -114,6 +114,12 @@ class Member:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()  # select() refuses descriptors above 1023, and a trainer may have that many
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Crew:

@@ -69,5 +69,7 @@ def _die_with(reading_end: int) -> None:
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(own, F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
-    if select.select([own], [], [], 0)[0]:
+    poll = select.poll()  # select() refuses descriptors above 1023, of which a fork may have inherited many
+    poll.register(own, select.POLLIN)
+    if poll.poll(0):
         raise Orphaned  # closed already
