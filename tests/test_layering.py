@@ -53,6 +53,7 @@ PYTHON_ROWS = [
     ["net.session", "net.source"],
     ["net.split", "net.broadcast", "net.local"],
     ["net.status", "net.hub", "net.history", "net.inquiry"],
+    ["net.neighbours"],
     ["net.web"],
     ["net.address", "net.codec", "net.link", "net.zeromq"],
     ["net.keys"],

@@ -18,7 +18,7 @@ from test_local_faults import close_all, hear, say
 
 import ringbuf
 from ringbuf import frame
-from ringbuf.net import hub, local
+from ringbuf.net import local, neighbours
 from ringbuf.net.protocol import BODY_BYTES, HEADER_BYTES, Kind, Message, ProtocolError, clean, decode, encode, parse
 
 HELLO = {"version": "1"}
@@ -296,7 +296,7 @@ def test_a_server_without_descriptors_goes_on(actor, connect):
 
 
 def test_who_says_nothing_is_refused_in_time(monkeypatch, served, knock):
-    monkeypatch.setattr(hub, "HELLO_S", 0.05)
+    monkeypatch.setattr(neighbours, "HELLO_S", 0.05)
     assert "no HELLO" in refused(served, knock(hello=False))
 
 
@@ -620,7 +620,7 @@ def test_a_server_serves_no_pickle(actor, connect, batch, path, workers):
 
 
 def test_no_module_of_the_wire_knows_pickle():
-    folder = os.path.dirname(hub.__file__)
+    folder = os.path.dirname(neighbours.__file__)
     for name in os.listdir(folder):
         if name.endswith((".py", ".pyx")):
             with open(os.path.join(folder, name), encoding="utf-8") as file:

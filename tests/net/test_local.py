@@ -393,9 +393,9 @@ def test_what_is_held_after_close_is_not_written_over(serve, connect, mode):
     for _ in range(2):
         numbers_of(connect_again)
     assert [set(array.tolist()) for array in kept] == [{0}, {1}]
-    server_hub = server._hub
+    neighbours = server._neighbours
     kept.clear()
-    assert eventually(lambda: not server_hub._parted or server_hub._over)
+    assert eventually(lambda: not neighbours.parted)
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -424,9 +424,9 @@ def test_a_stream_that_is_dropped_lets_go(serve, connect):
     gc.collect()
     assert eventually(lambda: not server.stats()["clients"])
     assert number(batch) == 0
-    assert len(server._hub._parted) == 1
+    assert server._neighbours.parted == 1
     del batch
-    assert eventually(lambda: not server._hub._parted)
+    assert eventually(lambda: not server._neighbours.parted)
 
 
 def test_all_of_an_epoch_can_be_kept(serve, connect):

@@ -502,9 +502,9 @@ def test_what_a_dropped_client_holds_is_not_written_over(serve, connect):
     for _ in range(5):
         numbers_of(fast)
     assert [number(batch) for batch in kept] == list(range(len(kept)))
-    assert len(server._hub._parted) == 1
+    assert server._neighbours.parted == 1
     kept.clear()
-    assert eventually(lambda: not server._hub._parted)
+    assert eventually(lambda: not server._neighbours.parted)
 
 
 def test_a_stopped_client_is_given_up(serve, connect, actor):
@@ -522,7 +522,7 @@ def test_a_stopped_client_is_given_up(serve, connect, actor):
         sleeper.run("while True: kept.append(next(loop))")
     assert sleeper("[number(batch) for batch in kept]")[0] == 0
     sleeper.kill()
-    assert eventually(lambda: not server._hub._parted)
+    assert eventually(lambda: not server._neighbours.parted)
 
 
 # ---- places

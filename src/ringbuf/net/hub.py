@@ -8,22 +8,18 @@ The producer waits in wait_for_room() while there is as much on the shelf as it 
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import select
-import socket
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ringbuf.net import local
 from ringbuf.net.broadcast import Broadcast
-from ringbuf.net.local import Gone, LocalWire
-from ringbuf.net.protocol import COPY, Kind, Message, OtherVersion, ProtocolError, clean, encode, parse
+from ringbuf.net.local import Gone
+from ringbuf.net.protocol import COPY, Kind, Message, ProtocolError, clean, parse
 from ringbuf.net.session import Batch, Session
 from ringbuf.net.split import Split
 
@@ -33,7 +29,6 @@ TICK_S = 0.2
 HELLO_S = 5.0  # to say HELLO after knocking
 FLUSH_S = 5.0  # what clients may take to read the last messages
 MOST_STRANGERS = 64  # connections that have not said HELLO yet
-MOST_AT_ONCE = 64  # messages of one client, before others have their turn
 
 
 class Refused(Exception):
@@ -69,7 +64,6 @@ class Hub:
         self,
         *,
         dispatcher: Split | Broadcast,
-        memory: Any,
         capacity: int,
         lag: Lag,
         max_clients: int,
@@ -79,9 +73,8 @@ class Hub:
         sample: Callable[[float], None] = lambda now: None,
     ):
         self.dispatcher = dispatcher
-        self.memory = memory
         self.sessions: list[Session] = []
-        self.frontends: list[Any] = []
+        self.frontends: list[Any] = []  # the ways to clients: Neighbours, and Frontend for those elsewhere
         self.refused = 0  # connections that spoke wrongly, or were not allowed
         self.dropped = 0  # clients that were too slow
         self.served = 0  # clients that there were, in all
@@ -89,7 +82,7 @@ class Hub:
         self._lag = lag
         self._max_clients = max_clients
         self._welcome = welcome
-        self._describe = describe
+        self.describe = describe
         self._restart = restart
         self._sample = sample
         self._numbers = itertools.count(1)
@@ -103,24 +96,11 @@ class Hub:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()  # a descriptor that is closed may be somebody else's the next moment
-        self._listener: socket.socket | None = None
-        self._deaf_until = 0.0  # for want of descriptors; 0 where it listens
-        self._strangers: dict[socket.socket, float] = {}
-        self._locals: dict[Session, _LocalClient] = {}
-        self._parted: set[_LocalClient] = set()  # they get nothing more, but still look at batches
-        self._kept: list[dict[int, Batch]] = []
         self._thread: threading.Thread | None = None
         self._over = False
         self._stopping = False
         self._goodbye: tuple[Message, dict | None] | None = None
-        self._flush_until = 0.0
         self.watch(self._wake_fd, lambda _: self._awake())
-        _hubs.add(self)
-
-    @property
-    def strangers(self) -> int:
-        """Local connections that have not said HELLO yet."""
-        return len(self._strangers)
 
     # ---- from the producer's thread
 
@@ -264,14 +244,6 @@ class Hub:
 
     def _tick(self, now: float) -> None:
         self._sample(now)
-        if self._deaf_until and now >= self._deaf_until:
-            self._deaf_until = 0.0
-            self.listen(self._listener)
-        for sock, since in list(self._strangers.items()):
-            if now - since > HELLO_S:
-                self._refuse_stranger(sock)
-        for client in [*self._locals.values(), *self._parted]:
-            client.flush()
         for frontend in self.frontends:
             frontend.tick(now)
         if not self._lag.blocks:
@@ -298,7 +270,7 @@ class Hub:
         """What batches are made of; told to everybody who is there, and to those who come."""
         self._schema = body
         for session in list(self.sessions):
-            self._tell(session, Message(Kind.SCHEMA), body)
+            self.tell(session, Message(Kind.SCHEMA), body)
 
     def begin_anew(self, dispatcher: Split | Broadcast) -> int:
         """Forget what the source gave so far. Returns the generation of what counts from now on."""
@@ -310,7 +282,7 @@ class Hub:
 
     def open_session(self, wire: Any, hello: dict[str, Any]) -> Session:
         """A client said HELLO. Raises Refused."""
-        clients = len(self.sessions) + len(self._parted)
+        clients = len(self.sessions) + sum(frontend.parted for frontend in self.frontends)
         if clients >= self._max_clients:
             raise Refused(f"the server has {clients} clients, which is as many as it takes")
         number = next(self._numbers)
@@ -369,148 +341,40 @@ class Hub:
         if session not in self.sessions:
             return
         self.sessions.remove(session)
-        client = self._locals.pop(session, None)
-        if client is not None:
-            client.hear_out()
-            client.close()
-        else:
-            session.wire.close()
-            session.held.clear()
+        session.wire.gone()
+        session.held.clear()
         self.dispatcher.remove(session)
 
     def _part(self, session: Session) -> None:
         """A client gets nothing more. What it still looks at stays as it is, until it has let go of that or is gone."""
         self.sessions.remove(session)
         self.dispatcher.remove(session)
-        client = self._locals.pop(session, None)
-        if client is not None:
-            client.part()
-        else:
-            session.wire.close()
-            session.held.clear()
+        session.wire.part()
 
-    def _tell(self, session: Session, message: Message, body: dict | None = None) -> None:
+    def tell(self, session: Session, message: Message, body: dict | None = None) -> None:
         try:
             session.wire.send(message, body)
         except (Gone, OSError):
             self.close_session(session)
-
-    # ---- local clients
-
-    def listen(self, listener: socket.socket) -> None:
-        """Have local clients come in here."""
-        self._listener = listener
-        self.watch(listener.fileno(), lambda _: self._accept(listener))
-
-    def adopt(self, sock: socket.socket) -> None:
-        """A connection with a local client, who has not said HELLO yet."""
-        sock.setblocking(False)
-        self._strangers[sock] = time.monotonic()
-        self.watch(sock.fileno(), lambda _: self._meet(sock))
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                sock, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                    self.forget(listener.fileno())  # it would be reported again and again; _tick() looks again
-                    self._deaf_until = time.monotonic() + TICK_S
-                return  # or it went away meanwhile
-            if local.peer_of(sock)[1] != os.geteuid() or len(self._strangers) >= MOST_STRANGERS:
-                self.refused += 1
-                sock.close()
-                continue
-            self.adopt(sock)
-
-    def _meet(self, sock: socket.socket) -> None:
-        """The first words of a local client."""
-        try:
-            message, body, descriptors = local.receive(sock)
-        except BlockingIOError:
-            return
-        except Gone:
-            self._let_go(sock)
-            return
-        except ProtocolError as error:
-            self._refuse_stranger(sock, str(error), isinstance(error, OtherVersion))
-            return
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if message.kind == Kind.STATUS:
-            with contextlib.suppress(OSError, ValueError):
-                answer = encode(Message(Kind.STATUS), self._describe(message.seq))
-                sock.send(answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            self._let_go(sock)
-            return
-        wire = None
-        try:
-            if message.kind != Kind.HELLO:
-                raise ProtocolError(f"the first word of a client is HELLO, not {message.kind}")
-            hello = read_hello(body)
-            wire = LocalWire(sock, isinstance(self.dispatcher, Split), self.memory)
-            session = self.open_session(wire, hello)
-        except (ProtocolError, Refused) as error:
-            self._refuse_stranger(sock, str(error))
-            return
-        except (Gone, OSError):
-            self._let_go(sock)
-            return
-        del self._strangers[sock]
-        self.forget(sock.fileno())
-        self._locals[session] = _LocalClient(self, session, wire)
-
-    def _refuse_stranger(self, sock: socket.socket, text: str = "no HELLO came in time", version: bool = False) -> None:
-        self.refused += 1
-        with contextlib.suppress(OSError, ValueError):
-            said = encode(Message(Kind.REFUSED), {"text": text, "version": version})
-            sock.send(said, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        self._let_go(sock)
-
-    def _let_go(self, sock: socket.socket) -> None:
-        self._strangers.pop(sock, None)
-        self.forget(sock.fileno())
-        sock.close()
 
     # ---- the end
 
     def _say_goodbye(self) -> None:
         message, body = self._goodbye
         for session in list(self.sessions):
-            self._tell(session, message, body)
-        self._flush_until = time.monotonic() + FLUSH_S
+            self.tell(session, message, body)
+        until = time.monotonic() + FLUSH_S
         for frontend in self.frontends:
-            frontend.flush(FLUSH_S)
-        while time.monotonic() < self._flush_until:
-            clients = [*self._locals.values(), *self._parted]
-            for client in clients:
-                client.flush()
-            if not any(client.wire.behind for client in clients):
-                break
-            time.sleep(0.01)
-
-    def forget_what_is_held(self) -> None:
-        """After the end, once nobody writes any more: let go of what clients may still look at."""
-        self._kept.clear()
+            frontend.flush(until)
 
     def close(self) -> None:
-        """Idempotent. The memory of what clients still look at is kept, until forget_what_is_held()."""
+        """Idempotent."""
         if self._over:
             return
-        for client in [*self._locals.values(), *self._parted]:
-            self._kept.append(dict(client.session.held))
-            client.close()
-        self._locals.clear()
-        for session in list(self.sessions):
-            self.close_session(session)
-        for sock in list(self._strangers):
-            self._let_go(sock)
         for frontend in self.frontends:
             frontend.close()
-        if self._listener is not None:
-            self._listener.close()
+        for session in list(self.sessions):
+            self.close_session(session)
         self._stopping = self._over = True
         with self._room:
             self._room.notify_all()
@@ -518,123 +382,6 @@ class Hub:
         with self._waking:
             os.close(self._wake_fd)
             self._wake_fd = -1
-
-    def _sockets(self) -> list[socket.socket]:
-        clients = [*self._locals.values(), *self._parted]
-        listener = [] if self._listener is None else [self._listener]
-        return [*listener, *self._strangers, *(client.wire.sock for client in clients)]
-
-
-_hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
-
-
-def _close_in_child() -> None:
-    """A worker that is forked from a server must not keep its name, or its connections, alive."""
-    for hub in list(_hubs):
-        for sock in hub._sockets():
-            sock.close()
-
-
-os.register_at_fork(after_in_child=_close_in_child)
-
-
-class _LocalClient:
-    """A local session's descriptors: its connection, and its process, whose end is known even if a child of it keeps the
-    connection open."""
-
-    def __init__(self, hub: Hub, session: Session, wire: LocalWire):
-        self.session, self.wire = session, wire
-        self._hub = hub
-        self._fd = wire.sock.fileno()
-        self._pidfd: int | None = None
-        self._parted = self._closed = False
-        with contextlib.suppress(OSError):
-            if wire.pid and wire.pid != os.getpid():
-                self._pidfd = os.pidfd_open(wire.pid)
-        hub.watch(self._fd, lambda _: self._read())
-        if self._pidfd is not None:
-            hub.watch(self._pidfd, lambda _: self._gone())
-
-    def flush(self) -> None:
-        if self.wire.behind:
-            try:
-                self.wire.flush()
-                if self._parted:
-                    self._close_if_done()
-            except (Gone, OSError):
-                self._gone()
-
-    def part(self) -> None:
-        """Send it nothing more, but wait until it has let go of all."""
-        self._parted = True
-        self._hub._parted.add(self)
-        self._close_if_done()
-
-    def hear_out(self) -> None:
-        """It is gone; but what it was done with before, as far as it said so, nobody shall get again."""
-        with contextlib.suppress(BlockingIOError, Gone, OSError, ProtocolError):
-            while True:
-                message, _ = self._receive()
-                if message.kind == Kind.NEXT:
-                    self._hub.dispatcher.go_on(self.session, message.seq, message.extra)
-                elif message.kind == Kind.LEAVE:
-                    self._hub.dispatcher.leave(self.session, message.seq)
-                elif message.kind != Kind.FREE:
-                    break
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._hub._parted.discard(self)
-        self._hub.forget(self._fd)
-        if self._pidfd is not None:
-            self._hub.forget(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
-        self.wire.close()
-        self.session.held.clear()
-
-    def _receive(self) -> tuple[Message, memoryview]:
-        message, body, descriptors = local.receive(self.wire.sock)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return message, body
-
-    def _read(self) -> None:
-        """What the client has said."""
-        hub, session = self._hub, self.session
-        try:
-            for _ in range(MOST_AT_ONCE):
-                if self._closed:
-                    return
-                message, body = self._receive()
-                if not self._parted:
-                    hub.message(session, message, body)
-                elif message.kind == Kind.FREE:
-                    session.free(message.seq)
-                    self._close_if_done()
-        except BlockingIOError:
-            pass
-        except (Gone, OSError):
-            self._gone()
-        except ProtocolError as error:
-            hub.refused += 1
-            if self._parted:
-                self.close()
-            else:
-                hub._tell(session, Message(Kind.REFUSED), {"text": str(error)})
-                hub.close_session(session)
-
-    def _close_if_done(self) -> None:
-        if not self.session.held and not self.wire.behind:
-            self.close()
-
-    def _gone(self) -> None:
-        if self._parted:
-            self.close()
-        else:
-            self._hub.close_session(self.session)
 
 
 def read_hello(body: memoryview) -> dict[str, Any]:

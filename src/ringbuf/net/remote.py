@@ -76,6 +76,8 @@ class Frontend:
     address: where they find it, with the port that the system chose where 0 was asked for.
     """
 
+    parted = 0  # nobody elsewhere looks at our memory
+
     def __init__(self, hub: Hub, *, bind: str, compress: str | None, keys: Any, grace: float):
         self.grace = grace
         self._hub = hub
@@ -137,9 +139,8 @@ class Frontend:
             if peer.connection is None and now - peer.lost_at > self.grace:
                 self._hub.close_session(peer.session)
 
-    def flush(self, seconds: float) -> None:
-        """Wait until all who are connected have what they were sent."""
-        until = time.monotonic() + seconds
+    def flush(self, until: float) -> None:
+        """Wait until all who are connected have what they were sent, but not for longer than that."""
         while time.monotonic() < until and any(peer.behind for peer in self._peers.values()):
             self._router.poll(20)
             self._drain()
@@ -311,9 +312,14 @@ class _Peer:
         self._link.put((message, batch))
         self.pump()
 
-    def close(self) -> None:
+    def part(self) -> None:
+        """It gets nothing more."""
+        if self.session is not None:
+            self.session.held.clear()  # what it has is a copy
         self.session = None
         self._frontend.part(self)
+
+    gone = part
 
     # ---- from the frontend
 

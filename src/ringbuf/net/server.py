@@ -20,6 +20,7 @@ from ringbuf.net import local
 from ringbuf.net.broadcast import Broadcast
 from ringbuf.net.history import History
 from ringbuf.net.hub import Hub, Lag
+from ringbuf.net.neighbours import Neighbours
 from ringbuf.net.parcel import Memory, Pool
 from ringbuf.net.protocol import BODY_BYTES, TEXT_BYTES, Kind, clean, version
 from ringbuf.net.session import Batch
@@ -130,6 +131,7 @@ class Server:
         self._told_length: int | None = None
         self._failure: BaseException | None = None
         self._hub: Hub | None = None
+        self._neighbours: Neighbours | None = None
         self._thread: threading.Thread | None = None
         self._producer: threading.Thread | None = None
         self._running = False
@@ -219,8 +221,8 @@ class Server:
         try:
             self._open_web()
             self._hub = hub = self._make_hub()
-            if listener is not None:
-                hub.listen(listener)
+            self._neighbours = Neighbours(hub, self._memory, listener)
+            hub.frontends.append(self._neighbours)
             if self._remote is not None:
                 from ringbuf.net.remote import Frontend  # needs pyzmq
 
@@ -234,7 +236,6 @@ class Server:
             if self._hub is not None:
                 self._hub.close()
             raise
-        self._listener = listener
         self._thread = threading.Thread(target=self._serve, name="ringbuf-server", daemon=True)
         self._thread.start()
 
@@ -253,7 +254,6 @@ class Server:
     def _make_hub(self) -> Hub:
         return Hub(
             dispatcher=self._dispatcher(0, 0),
-            memory=self._memory,
             capacity=self.ahead,
             lag=self._lag,
             max_clients=self._max_clients,
@@ -282,8 +282,6 @@ class Server:
             traceback.print_exc(file=sys.stderr)
         finally:
             self._stopped.set()
-            if self._listener is not None:
-                self._listener.close()
             self._ended.set()
 
     def _close(self) -> None:
@@ -295,8 +293,8 @@ class Server:
         self._close_web()
         self._source.close()
         self._pool.close()
-        if self._hub is not None:
-            self._hub.forget_what_is_held()
+        if self._neighbours is not None:
+            self._neighbours.forget_what_is_held()
 
     # ---- the source, in a thread of its own or in that of run()
 

@@ -44,7 +44,8 @@ class Session:
 
     number: tells it from others, for people.
     label: what it calls itself.
-    wire: how messages get to it: `wire.send(message, body=None, batch=None)`.
+    wire: how messages get to it: `send(message, body=None)`, `send_batch(message, batch)`; `part()` when it is to get nothing
+        more, `gone()` when it is not there any more.
     epoch: the one that its loop is over, or the next one that it will be; None in a broadcast, before its first batch.
     inside: whether it is in a loop.
     index: of that epoch's batches, the one behind the newest that it was sent.

@@ -256,14 +256,14 @@ class _Fan(Server):
 
     @property
     def used(self) -> bool:
-        return bool(self._hub.sessions or self._hub.strangers)
+        return bool(self._hub.sessions or self._neighbours.strangers)
 
     @property
     def ended(self) -> bool:
         return self._ended.is_set()
 
     def adopt(self, sock: socket.socket) -> None:
-        self._hub.call(lambda: self._hub.adopt(sock))
+        self._hub.call(lambda: self._neighbours.adopt(sock))
 
     def end(self, kind: Kind, body: dict) -> None:
         self._hub.stop(kind, body)

@@ -366,7 +366,7 @@ def test_no_more_than_so_many_strangers(serve, monkeypatch):
     server = serve(lambda: (np.full(20_000, index) for index in range(1000)))
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(Raw(server.address, greet=False)) for _ in range(MOST_STRANGERS)]
-        assert eventually(lambda: len(server._hub.frontends[0].doorway) == MOST_STRANGERS)
+        assert eventually(lambda: len(server._hub.frontends[1].doorway) == MOST_STRANGERS)
         assert stack.enter_context(Raw(server.address, greet=False)).ended() and refused(server, 1)
         assert server.stats()["refused"] == 1
         for raw in silent:
