@@ -18,7 +18,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +35,6 @@ from ringbuf.net.zeromq import zmq
 __all__ = ["Relay", "main", "report"]
 
 TICK_MS = 100
-FAREWELL_S = 10.0  # for the server to hear that the trainer has gone
 SPARE_SLOTS = 8
 
 
@@ -160,11 +158,7 @@ class Relay:
         if self.over or self._parting:
             return
         self._parting = True
-        self._upstream.send(Message(Kind.BYE))
-        until = time.monotonic() + FAREWELL_S
-        while not self._upstream.idle and time.monotonic() < until:
-            zmq.select(self._upstream.sockets, [], [], 0.05)
-            self._upstream.work()
+        self._upstream.take_leave()
         self.close()
 
     # ---- the server

@@ -42,7 +42,6 @@ SLOTS = 4 * AHEAD + 4
 TICK_MS = 100
 DEAF_S = 0.1  # where no more trainers can be let in
 LINGER_S = 2.0
-FAREWELL_S = 10.0
 
 
 class Share:
@@ -210,11 +209,7 @@ class Share:
     def _farewell(self) -> None:
         """This session is over."""
         upstream, self._upstream = self._upstream, None
-        upstream.send(Message(Kind.BYE))
-        until = time.monotonic() + FAREWELL_S
-        while not upstream.idle and time.monotonic() < until:
-            zmq.select(upstream.sockets, [], [], 0.05)
-            upstream.work()
+        upstream.take_leave()
         upstream.close()
 
     def _close(self) -> None:

@@ -44,6 +44,7 @@ MOST_AT_ONCE = 16  # pieces that are read before others have their turn
 HANDSHAKES = 3  # that may end without a reason given, before that is one
 HEARTBEAT_MS = 2_000
 DEAD_MS = 15_000
+FAREWELL_S = 10.0
 MOST_BYTES = ENVELOPE_BYTES + HEADER_BYTES + BODY_BYTES
 
 EVENTS = (
@@ -149,6 +150,15 @@ class Upstream:
                 self._fail(self._despair())
             elif now > self._attempt_ends:
                 self._hang_up("nobody answered")
+
+    def take_leave(self) -> None:
+        """Say BYE, and wait until the server has heard it, if it can: what its client was not done with is then for others, at
+        once and not after the grace time."""
+        self.send(Message(Kind.BYE))
+        until = time.monotonic() + FAREWELL_S
+        while not self.idle and time.monotonic() < until:
+            zmq.select(self.sockets, [], [], 0.05)
+            self.work()
 
     def close(self) -> None:
         self._over = True
