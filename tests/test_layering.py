@@ -20,7 +20,7 @@ C_ROWS = [
     ["layout", "copy", "pages"],
     ["wait", "participant", "stats"],
     ["segment"],
-    ["ring"],
+    ["ring", "survey"],
     ["recover"],
     ["handle"],
     ["ringbuf"],
