@@ -74,6 +74,9 @@ static void something_else(void)
 	t_equal(mkfifo(path, 0600), 0);
 	is_not_readable(-EBADMSG, -1, 0);
 	t_equal(unlink(path), 0);
+	t_equal(mknod(path, S_IFSOCK | 0600, 0), 0); /* which cannot be opened */
+	is_not_readable(-EBADMSG, -1, 0);
+	t_equal(unlink(path), 0);
 	t_equal(mkdir(path, 0700), 0);
 	is_not_readable(-EBADMSG, -1, 0);
 	t_equal(rmdir(path), 0);
