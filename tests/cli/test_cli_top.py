@@ -315,7 +315,7 @@ def test_a_screen_is_drawn_again_and_again_until_q(rich, ring, on_terminal):
 
 @pytest.mark.parametrize("how, code", [(b"\x03", 130), (signal.SIGTERM, 143), (b"Q", 0)], ids=["ctrl-c", "sigterm", "Q"])
 def test_the_terminal_is_left_as_it_was(how, code, ring, on_terminal):
-    terminal = on_terminal("top", ring.name, rich=False)
+    terminal = on_terminal("top", ring.name, rich=code != 0)
     terminal.shows("q ends")
     assert not termios.tcgetattr(terminal.own)[3] & termios.ICANON
     terminal.press(how) if isinstance(how, bytes) else terminal.process.send_signal(how)
@@ -327,9 +327,9 @@ def test_the_terminal_is_left_as_it_was(how, code, ring, on_terminal):
 def test_a_resize_is_seen_at_once(ring, on_terminal):
     terminal = on_terminal("top", ring.name, "--interval", "3600", rich=False)
     terminal.shows("q ends")
-    terminal.size(30, 10)
+    terminal.press(b"x\x1a")  # no key of ours, and Ctrl-Z
     before = len(terminal.said)
-    os.kill(terminal.process.pid, signal.SIGWINCH)
+    terminal.size(30, 10)  # which the kernel tells the process
     terminal.shows("q ends", before)
     terminal.press(b"q")
     assert terminal.ends() == 0

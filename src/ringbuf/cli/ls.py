@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from ringbuf.cli.kinds import find
+from ringbuf.cli.kinds import NOTHING, find
 from ringbuf.cli.kinds.thing import Thing
 from ringbuf.cli.outcome import DONE
 from ringbuf.cli.page import KEEP, Block, Column, Prose, Table
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 def page(things: list[Thing]) -> list[Block]:
     if not things:
-        return [Prose("no ring and no server of yours is there")]
+        return [Prose(NOTHING)]
     return [Table(COLUMNS, [_row(thing) for thing in things])]
 
 

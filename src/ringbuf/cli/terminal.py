@@ -97,6 +97,7 @@ def keys(terminal: bool) -> Iterator[Keys]:
     try:
         if stdin is not None:
             tty.setcbreak(stdin, termios.TCSANOW)
+            _do_not_suspend(stdin)
         yield Keys(stdin, woken)
     finally:
         if stdin is not None:
@@ -105,6 +106,13 @@ def keys(terminal: bool) -> Iterator[Keys]:
             signal.signal(signal.SIGWINCH, handler)
         os.close(woken)
         os.close(wake)
+
+
+def _do_not_suspend(terminal: int) -> None:
+    """Ctrl-Z would leave the shell with our screen and without a cursor."""
+    settings = termios.tcgetattr(terminal)
+    settings[6][termios.VSUSP] = b"\0"
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
 
 
 def _stdin() -> int | None:

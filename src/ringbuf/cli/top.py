@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from ringbuf.cli.counts import count, seconds
-from ringbuf.cli.kinds import KINDS, find, kinds, there_is
+from ringbuf.cli.kinds import KINDS, NOTHING, find, kinds, there_is
 from ringbuf.cli.kinds.thing import Row, Watch
 from ringbuf.cli.outcome import DONE, TERMINATED, Failed
 from ringbuf.cli.page import KEEP, Block, Column, Prose, Table
@@ -154,7 +154,7 @@ class _All(_Crowd):
 
     def page(self) -> list[Block]:
         if not self:
-            return [Prose("no ring and no server of yours is there")]
+            return [Prose(NOTHING)]
         if len(self) == 1:
             return self._pages()
         return [Table(COLUMNS, [self._row(key, watch.row()) for key, watch in self._watches.items()])]

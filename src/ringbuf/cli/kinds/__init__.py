@@ -8,9 +8,10 @@ from typing import Any
 from ringbuf.cli.kinds.thing import Kind, Thing
 from ringbuf.cli.outcome import Failed
 
-__all__ = ["KINDS", "find", "kinds", "named"]
+__all__ = ["KINDS", "NOTHING", "find", "kinds", "named", "there_is"]
 
 KINDS = ("ring", "server")
+NOTHING = f"no {' and no '.join(KINDS)} of yours is there"
 
 
 def kinds() -> list[Any]:
@@ -37,5 +38,5 @@ def named(name: str) -> list[tuple[Kind, dict[str, Any]]]:
 
 def there_is(things: list[Thing]) -> str:
     if not things:
-        return "no ring and no server of yours is there"
+        return NOTHING
     return "there are: " + ", ".join(f"{thing.name} ({thing.kind})" for thing in things)
