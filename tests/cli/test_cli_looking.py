@@ -26,10 +26,14 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another us
 
 
 @pytest.fixture(autouse=True)
-def own_rings_alone(monkeypatch):
-    """Whatever else is dead on this machine is not this test's to remove."""
-    find = rings.names
-    monkeypatch.setattr(rings, "names", lambda: [name for name in find() if name.startswith(f"cli-{os.getpid()}-")])
+def own_things_alone(monkeypatch):
+    """Whatever else is dead on this machine is not this test's to remove, and what runs not its to list."""
+
+    def own(find):
+        return lambda: [name for name in find() if name.startswith(f"cli-{os.getpid()}-")]
+
+    monkeypatch.setattr(rings, "names", own(rings.names))
+    monkeypatch.setattr(local, "running", own(local.running))
 
 
 @pytest.fixture
@@ -233,7 +237,7 @@ def test_stat_shows_who_holds_what(ring, said):
     batch = ring.get()
     out, _ = said("stat", ring.name)
     assert f"ring {ring.name}: alive, process {os.getpid()}" in out
-    assert "1 reading" in out and re.search(rf"\n +0  reading +{os.getpid()}\n", out)
+    assert "1 reading" in out and re.search(rf"\n +0  reading +{os.getpid()} ", out)
     (snapshot,) = json.loads(said("stat", ring.name, "--json")[0])
     assert snapshot["participants"][0]["reading"] == 1 and snapshot["in_use"][0]["pid"] == os.getpid()
     del batch
