@@ -63,9 +63,9 @@ def test_look_shows_every_slot_that_is_in_use(ring):
     lease = ring.take(tag=3)
     claim = ring.claim(tag=6)
     views = {view.tag: view for view in ring.look()}
-    assert views[3] == (lease.index, "reading", os.getpid(), 3, 5, lease.ticket)
+    assert views[3][:6] == (lease.index, "reading", os.getpid(), 3, 5, lease.ticket)
     assert (views[4].state, views[4].pid, views[4].target) == ("ready", 0, ANY)
-    assert views[6] == (claim.index, "writing", os.getpid(), 6, ANY, 0)
+    assert views[6][:6] == (claim.index, "writing", os.getpid(), 6, ANY, 0)
     claim.abort()
 
 

@@ -20,7 +20,7 @@ C_ROWS = [
     ["layout", "copy", "pages"],
     ["wait", "participant", "stats"],
     ["segment"],
-    ["ring"],
+    ["ring", "survey"],
     ["recover"],
     ["handle"],
     ["ringbuf"],
@@ -64,9 +64,13 @@ PYTHON_ROWS = [
     ["net.share"],
     ["net"],
     [""],  # ringbuf/__init__.py
-    ["cli.outcome"],
-    ["cli.factory", "cli.reporter"],
-    ["cli.serve", "cli.keygen"],
+    ["cli.outcome", "cli.page", "cli.units", "cli.counts", "cli.sigterm"],
+    ["cli.terminal", "cli.kinds.thing"],
+    ["cli.colours"],
+    ["cli.painter", "cli.factory"],
+    ["cli.reporter", "cli.kinds.ring", "cli.kinds.server"],
+    ["cli.kinds"],
+    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm"],
     ["cli"],
     ["__main__"],
     ["torch.collate"],
@@ -79,6 +83,7 @@ PYTHON_ROWS = [
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
+DOORS["cli.colours"] = {"rich"}
 DOORS["net.metrics"] = {"prometheus_client"}
 DOORS["net.zeromq"] = {"zmq"}
 DOORS["net.codec"] = {"lz4", "backports", "compression"}

@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from typing_extensions import Buffer
 
@@ -13,6 +13,20 @@ class View(NamedTuple):
     tag: int | None
     target: int
     ticket: int
+    word: int
+
+class Peer(NamedTuple):
+    pid: int
+    alive: bool
+    joined_ns: int
+    published: int
+    consumed: int
+    waits: int
+    wait_ns: int
+    writing: int
+    reading: int
+    owed: int
+    row: int
 
 class Ring:
     slots: int
@@ -92,4 +106,6 @@ class Lease:
     @property
     def offset(self) -> int: ...
 
+def survey(name: str) -> dict[str, Any]: ...
+def unlink(name: str) -> None: ...
 def copy_into(destination: Buffer, source: Buffer, *, streaming: bool | None = None) -> None: ...

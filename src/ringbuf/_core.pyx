@@ -45,9 +45,15 @@ cdef dict HUGEPAGES = {None: RB_HUGE_AUTO, False: RB_HUGE_NEVER, True: RB_HUGE_A
 
 cdef dict STATES = {RB_WRITING: "writing", RB_READY: "ready", RB_READING: "reading"}
 
-View = namedtuple("View", "index state pid tag target ticket")
-View.__doc__ = """A slot as Ring.look() found it. state: "writing", "ready" or "reading". pid: whose it is; 0: nobody's.
-tag: None where it was not written yet. ticket: place in the order of commits; 0 while it is written."""
+View = namedtuple("View", "index state pid tag target ticket word")
+View.__doc__ = """A slot as Ring.look() or survey() found it. state: "writing", "ready" or "reading". pid: whose it is; 0: nobody's.
+tag: None where it was not written yet. ticket: place in the order of commits; 0 while it is written.
+word: the same in two looks: nobody has touched the slot between them."""
+
+Peer = namedtuple("Peer", "pid alive joined_ns published consumed waits wait_ns writing reading owed row")
+Peer.__doc__ = """A process that is attached to a ring, or died so, as survey() found it. joined_ns: nanoseconds since 1970.
+published, consumed: messages; waits, wait_ns: times asleep and nanoseconds of them; all four include those who had its row before.
+writing, reading: slots in its hands. owed: messages of a broadcast ring that it has not released. row: its place in the table."""
 
 cdef enum:
     LOST_MAX = 64              # what rb_get_lost() gives at most
@@ -479,7 +485,7 @@ cdef class Ring:
         for i in range(self.slots):
             if rb_look(ring, i, &view) == 0 and view.state != RB_FREE:
                 tag = None if view.tag == RB_TAG_UNKNOWN else view.tag
-                views.append(View(i, STATES[<int>view.state], view.pid, tag, view.target, view.ticket))
+                views.append(View(i, STATES[<int>view.state], view.pid, tag, view.target, view.ticket, view.word))
         return views
 
     def stats(self):
@@ -669,3 +675,94 @@ cdef void copy_bytes(void *to, const void *source, size_t nbytes, bint past_cach
         rb_copy_streaming(to, source, nbytes)
     else:
         memcpy(to, source, nbytes)
+
+
+# ---- from outside -------------------------------------------------------------------------------------------
+
+
+cdef list views_of(const rb_view *slots, uint32_t n):
+    """Those that are not free."""
+    return [
+        View(i, STATES[<int>slots[i].state], slots[i].pid, None if slots[i].tag == RB_TAG_UNKNOWN else slots[i].tag,
+             slots[i].target, slots[i].ticket, slots[i].word)
+        for i in range(n) if slots[i].state in STATES
+    ]
+
+
+cdef list peers_of(const rb_peer *peers, uint32_t n):
+    return [
+        Peer(peers[i].pid, bool(peers[i].alive), peers[i].joined_ns, peers[i].published, peers[i].consumed, peers[i].waits,
+             peers[i].wait_ns, peers[i].writing, peers[i].reading, peers[i].owed, peers[i].row)
+        for i in range(n)
+    ]
+
+
+cdef object named(dict names, int number):
+    return next(name for name, known in names.items() if known == number)
+
+
+def survey(name):
+    """Look at a named ring from outside: nothing is written, joined or locked, and nobody has to answer.
+
+    Returns a dict. Of everything under a ring's name: problem (an errno that attach() would be refused with, 0: none), alive
+    (whether somebody is attached; None: not to be told from here), uid, version (of the layout; 0: it is no ring), file_bytes,
+    changed_ns (since 1970), readable. Of what is readable also: id (text that tells two rings of one name apart), created_ns,
+    message_bytes (of latest messages, on average), mode, full, slots, slot_bytes, total_bytes, room (for participants),
+    stats (as `Ring.stats()`), peers (a list of Peer), views (a list of View, of slots that are not free).
+    FileNotFoundError where there is none of that name; other OSErrors as from the system.
+    """
+    cdef rb_survey_result *seen = NULL
+    cdef int rc
+    encoded = checks.ring_name(name).encode("ascii")
+    cdef const char *c_name = encoded
+    with nogil:
+        rc = rb_survey(c_name, &seen)
+    if rc == -errno.ENOENT:
+        raise FileNotFoundError(-rc, "no ring has this name", name)
+    if rc < 0:
+        raise OSError(-rc, f"cannot look at the ring {name!r}: {os.strerror(-rc)}{memory.hint(-rc)}")
+    try:
+        found = {
+            "problem": -seen.problem,
+            "alive": None if seen.alive < 0 else bool(seen.alive),
+            "uid": seen.uid,
+            "version": seen.version,
+            "file_bytes": seen.file_bytes,
+            "changed_ns": seen.changed_ns,
+            "readable": bool(seen.readable),
+        }
+        if seen.readable:
+            found.update(
+                id=f"{seen.id[0]:016x}{seen.id[1]:016x}",
+                created_ns=seen.created_ns,
+                message_bytes=seen.message_bytes,
+                mode=named(MODES, seen.info.mode),
+                full=named(FULLS, seen.info.full),
+                slots=seen.info.slots,
+                slot_bytes=seen.info.slot_bytes,
+                total_bytes=seen.info.total_bytes,
+                room=seen.info.participants,
+                stats=seen.stats,
+                peers=peers_of(seen.peers, seen.stats.participants),
+                views=views_of(seen.slots, seen.info.slots),
+            )
+        return found
+    finally:
+        rb_survey_free(seen)
+
+
+def unlink(name):
+    """Remove the name of a ring whose processes are all dead, or of what is left of one.
+
+    BlockingIOError: somebody is attached; the name is theirs still. FileNotFoundError, PermissionError, other OSErrors."""
+    cdef int rc
+    encoded = checks.ring_name(name).encode("ascii")
+    cdef const char *c_name = encoded
+    with nogil:
+        rc = rb_unlink(c_name)
+    if rc == -errno.EBUSY:
+        raise BlockingIOError(-rc, "a living process is attached to this ring; it stays", name)
+    if rc == -errno.EACCES:
+        raise PermissionError(-rc, "this is another user's, or no ring; it stays", name)
+    if rc < 0:
+        raise OSError(-rc, "no ring has this name" if rc == -errno.ENOENT else os.strerror(-rc), name)

@@ -57,6 +57,7 @@ cdef extern from "ringbuf.h" nogil:
         uint64_t slot_stride
         uint64_t total_bytes
         uint32_t slots
+        uint32_t participants
         rb_mode mode
         rb_full full
         const char *name
@@ -85,6 +86,7 @@ cdef extern from "ringbuf.h" nogil:
     struct rb_view:
         uint64_t tag
         uint64_t ticket
+        uint64_t word
         uint64_t pid
         uint32_t target
         rb_state state
@@ -92,6 +94,35 @@ cdef extern from "ringbuf.h" nogil:
     struct rb_lost:
         uint64_t tag
         uint64_t pid
+
+    struct rb_peer:
+        uint64_t pid
+        int64_t joined_ns
+        uint64_t published
+        uint64_t consumed
+        uint64_t waits
+        uint64_t wait_ns
+        uint32_t row
+        uint32_t writing
+        uint32_t reading
+        uint32_t owed
+        bint alive
+
+    struct rb_survey_result "rb_survey":
+        int problem
+        int alive
+        uint32_t uid
+        uint32_t version
+        uint64_t file_bytes
+        int64_t changed_ns
+        bint readable
+        uint64_t id[2]
+        int64_t created_ns
+        uint64_t message_bytes
+        rb_info info
+        rb_stats stats
+        const rb_peer *peers
+        const rb_view *slots
 
     int rb_segment_bytes(const rb_options *options, uint64_t *bytes)
     int rb_create(const rb_options *options, rb_ring **out)
@@ -101,6 +132,7 @@ cdef extern from "ringbuf.h" nogil:
     void rb_is_unsecured(rb_ring *ring)
     int rb_peek_version(int fd, uint32_t *version)
     void rb_detach(rb_ring *ring)
+    int rb_unlink(const char *name)
     int rb_fd(const rb_ring *ring)
     void rb_get_info(const rb_ring *ring, rb_info *out)
 
@@ -120,6 +152,8 @@ cdef extern from "ringbuf.h" nogil:
     int rb_ready(rb_ring *ring)
     int rb_look(const rb_ring *ring, uint32_t index, rb_view *out)
     void rb_get_stats(rb_ring *ring, rb_stats *out)
+    int rb_survey(const char *name, rb_survey_result **out)
+    void rb_survey_free(rb_survey_result *survey)
     int rb_get_lost(rb_ring *ring, rb_lost *out, uint32_t most)
     void rb_wake(rb_ring *ring)
     void rb_on_pause(rb_ring *ring, int (*pause)(void *arg) noexcept nogil, void *arg)

@@ -420,17 +420,5 @@ int rb_fd(const struct rb_ring *ring)
 
 void rb_get_info(const struct rb_ring *ring, struct rb_info *out)
 {
-	const struct rb_header *header = &ring->map.header;
-
-	*out = (struct rb_info){
-		.slot_bytes = header->slot_bytes,
-		.slot_stride = header->slot_stride,
-		.total_bytes = header->total_bytes,
-		.slots = header->slots,
-		.participants = header->participants,
-		.mode = (enum rb_mode)header->mode,
-		.full = (enum rb_full)header->full,
-		.redeliver = header->redeliver,
-		.name = header->name[0] != '\0' ? header->name : NULL,
-	};
+	rb_segment_info(&ring->map.header, out);
 }

@@ -22,4 +22,13 @@ static inline int rb_lock(int fd, off_t byte, short kind)
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
+/* Does another description hold a byte from `from` on, of so many (0: of all that follow)? Takes none, so nobody is in anybody's way,
+ * and a descriptor for reading will do. Returns 1, 0, or a negative errno. */
+static inline int rb_locked(int fd, off_t from, off_t bytes)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = bytes };
+
+	return fcntl(fd, F_OFD_GETLK, &lock) < 0 ? -errno : lock.l_type != F_UNLCK;
+}
+
 #endif

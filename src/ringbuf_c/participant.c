@@ -73,7 +73,7 @@ int rb_member_join(const struct rb_map *map, struct rb_member *member)
 		/* join:E relaxed: for display */
 		atomic_store_explicit(&row->joined_ns, (uint64_t)rb_clock_ns(CLOCK_REALTIME), memory_order_relaxed);
 		RB_CRASH_POINT(join_named);
-		/* join:D release, pairs with seize:A, holder:A: who finds us dead finds our pid */
+		/* join:D release, pairs with seize:A, holder:A, peers:A: who finds us dead finds our pid */
 		atomic_store_explicit(&row->joined, 1, memory_order_release);
 		member->row = p;
 		RB_CRASH_POINT(join_written);
@@ -126,6 +126,17 @@ bool rb_member_seize(const struct rb_map *map, const struct rb_member *self, uin
 		return true;
 	rb_lock(self->live, row_byte(row), F_UNLCK); /* left or buried since we looked */
 	return false;
+}
+
+int rb_member_is_alive(int fd, uint32_t row)
+{
+	return rb_locked(fd, row_byte(row), 1);
+}
+
+/* Every byte, and not the life byte alone: a segment of another version may have its own elsewhere. */
+int rb_member_anybody_alive(int fd)
+{
+	return rb_locked(fd, 0, 0);
 }
 
 void rb_member_vacate(const struct rb_map *map, const struct rb_member *self, uint32_t row)

@@ -38,6 +38,11 @@ RB_PRIVATE void rb_member_close(struct rb_member *member);
  * Not to be called by two threads on one member: locks of one description do not exclude each other. */
 RB_PRIVATE bool rb_member_seize(const struct rb_map *map, const struct rb_member *self, uint32_t row);
 
+/* Is somebody alive who holds a row, or anything at all, of the segment behind `fd`? Takes no lock: a descriptor for reading will do.
+ * Returns 1, 0, or a negative errno. */
+RB_PRIVATE int rb_member_is_alive(int fd, uint32_t row);
+RB_PRIVATE int rb_member_anybody_alive(int fd);
+
 /* Let go of a seized row, vacant from now on. */
 RB_PRIVATE void rb_member_vacate(const struct rb_map *map, const struct rb_member *self, uint32_t row);
 

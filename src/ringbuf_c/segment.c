@@ -107,14 +107,9 @@ static uint64_t checksum(const struct rb_header *header)
 
 /* ---- mapping ------------------------------------------------------------------------------------- */
 
-static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
+struct rb_map rb_segment_at(unsigned char *base, const struct rb_header *header)
 {
-	unsigned char *base;
-	int rc = rb_pages_map(fd, header->total_bytes, wants_huge_pages(header), &base);
-
-	if (rc < 0)
-		return rc;
-	*map = (struct rb_map){
+	return (struct rb_map){
 		.base = base,
 		.control = (struct rb_control *)(base + RB_CONTROL_AT),
 		.rows = (struct rb_row *)(base + header->rows_at),
@@ -123,7 +118,16 @@ static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
 		.header = *header,
 		.seq_bits = header->mode == RB_BROADCAST ? 45 : 49,
 	};
-	return 0;
+}
+
+static int map_whole(int fd, const struct rb_header *header, struct rb_map *map)
+{
+	unsigned char *base;
+	int rc = rb_pages_map(fd, header->total_bytes, wants_huge_pages(header), &base);
+
+	if (rc == 0)
+		*map = rb_segment_at(base, header);
+	return rc;
 }
 
 void rb_segment_unmap(struct rb_map *map)
@@ -316,6 +320,22 @@ int rb_segment_open(const char *name, int *out_fd)
 	return rc;
 }
 
+int rb_segment_glimpse(const char *name, struct stat *stat, int *fd)
+{
+	struct path path;
+
+	if (!name_is_legal(name))
+		return -EINVAL;
+	path = path_of(name);
+	*fd = open(path.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (*fd < 0)
+		return (errno != EACCES && errno != ELOOP && errno != ENXIO) || lstat(path.text, stat) < 0 ? -errno : 0;
+	int rc = fstat(*fd, stat) < 0 ? -errno : 0;
+	if (rc < 0)
+		close(*fd);
+	return rc;
+}
+
 int rb_segment_unname(int fd, const char *name)
 {
 	struct path path = path_of(name);
@@ -384,21 +404,43 @@ static int read_header(int fd, struct rb_header *header, uint64_t *file_bytes)
 	return got == sizeof(*header) ? 0 : -EBADMSG;
 }
 
-int rb_segment_map(int fd, struct rb_map *map)
+int rb_segment_check(int fd, struct rb_header *header)
 {
-	struct rb_header header;
 	uint64_t file_bytes = 0; /* gcc -O3 does not see that read_header() sets it or fails */
-	int rc = read_header(fd, &header, &file_bytes);
+	int rc = read_header(fd, header, &file_bytes);
 
 	if (rc == 0)
-		rc = validate(&header, file_bytes);
+		rc = validate(header, file_bytes);
 	/* An anonymous segment that can still shrink is a trap: a touch behind its end would be SIGBUS. */
-	if (rc == 0 && header.name[0] == '\0') {
+	if (rc == 0 && header->name[0] == '\0') {
 		int seals = fcntl(fd, F_GET_SEALS);
 		if (seals < 0 || !(seals & F_SEAL_SHRINK))
 			rc = -EBADMSG;
 	}
+	return rc;
+}
+
+int rb_segment_map(int fd, struct rb_map *map)
+{
+	struct rb_header header;
+	int rc = rb_segment_check(fd, &header);
+
 	return rc < 0 ? rc : map_whole(fd, &header, map);
+}
+
+void rb_segment_info(const struct rb_header *header, struct rb_info *out)
+{
+	*out = (struct rb_info){
+		.slot_bytes = header->slot_bytes,
+		.slot_stride = header->slot_stride,
+		.total_bytes = header->total_bytes,
+		.slots = header->slots,
+		.participants = header->participants,
+		.mode = (enum rb_mode)header->mode,
+		.full = (enum rb_full)header->full,
+		.redeliver = header->redeliver,
+		.name = header->name[0] != '\0' ? header->name : NULL,
+	};
 }
 
 int rb_peek_version(int fd, uint32_t *version)

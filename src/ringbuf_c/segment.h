@@ -9,6 +9,8 @@
 #ifndef RB_SEGMENT_H
 #define RB_SEGMENT_H
 
+#include <sys/stat.h>
+
 #include "layout.h"
 
 /* Fill in the geometry that the options ask for. Pure. -EINVAL, -EOVERFLOW as rb_segment_bytes(). */
@@ -34,8 +36,21 @@ RB_PRIVATE int rb_segment_unname(int fd, const char *name);
 /* Open a named segment. *fd is the caller's. -ENOENT, -EACCES, -EBADMSG as rb_attach(). */
 RB_PRIVATE int rb_segment_open(const char *name, int *fd);
 
+/* See what stands under a name, without writing or following. *fd is for reading, and the caller's; -1: it is a link, or not for us
+ * to read. -EINVAL: no name. -ENOENT, and others as from the system. */
+RB_PRIVATE int rb_segment_glimpse(const char *name, struct stat *stat, int *fd);
+
+/* Read the header of the segment behind fd, and validate it. -EPROTO, -EBADMSG as rb_attach(); writes nothing. */
+RB_PRIVATE int rb_segment_check(int fd, struct rb_header *header);
+
+/* What lies where in a segment, or in a copy of its beginning, that stands at `base`. */
+RB_PRIVATE struct rb_map rb_segment_at(unsigned char *base, const struct rb_header *header);
+
 /* Validate the segment behind fd and map it. -EPROTO, -EBADMSG as rb_attach(); writes nothing. */
 RB_PRIVATE int rb_segment_map(int fd, struct rb_map *map);
+
+/* What a header says, for people. The name is the header's own. */
+RB_PRIVATE void rb_segment_info(const struct rb_header *header, struct rb_info *out);
 
 RB_PRIVATE void rb_segment_unmap(struct rb_map *map);
 

@@ -50,6 +50,77 @@ void rb_stats_collect(const struct rb_map *map, struct rb_stats *out)
 	out->finished = atomic_load_explicit(&map->control->finished, memory_order_relaxed) != 0;
 }
 
+/* Which row a reader's entry of a broadcast belongs to, plus one; 0: nobody's, or not of one that there is. */
+static uint32_t reader_row(const struct rb_map *map, uint32_t reader)
+{
+	/* reader_row:A relaxed: a picture for people */
+	uint32_t owner = atomic_load_explicit(&map->control->readers[reader].owner, memory_order_relaxed);
+
+	return owner <= map->header.participants ? owner : 0;
+}
+
+/* What one slot adds to what its owner, or in broadcast its readers, have in hand. by_row: by row, NULL where nobody is. */
+static void add_slot(const struct rb_map *map, uint64_t word, const uint32_t *reader_rows, struct rb_peer **by_row)
+{
+	enum rb_state state = rb_word_state(word);
+	uint32_t who = rb_word_who(map, word);
+
+	if (state == RB_WRITING || state == RB_READING) {
+		struct rb_peer *owner = who >= 1 && who <= map->header.participants ? by_row[who - 1] : NULL;
+		if (owner)
+			*(state == RB_WRITING ? &owner->writing : &owner->reading) += 1;
+	} else if (state == RB_READY && map->header.mode == RB_BROADCAST) {
+		for (uint32_t b = 0; b < RB_READERS_MAX; b++)
+			if (who >> b & 1 && reader_rows[b] && by_row[reader_rows[b] - 1])
+				by_row[reader_rows[b] - 1]->owed++;
+	}
+}
+
+uint32_t rb_stats_peers(const struct rb_map *map, struct rb_peer *out)
+{
+	struct rb_peer *by_row[RB_PARTICIPANTS_MAX];
+	uint32_t reader_rows[RB_READERS_MAX], n = 0;
+
+	for (uint32_t p = 0; p < map->header.participants; p++) {
+		const struct rb_row *row = &map->rows[p];
+
+		by_row[p] = NULL;
+		/* peers:A acquire, pairs with join:D: the pid is of who joined */
+		if (!atomic_load_explicit(&row->joined, memory_order_acquire))
+			continue;
+		by_row[p] = &out[n++];
+		*by_row[p] = (struct rb_peer){
+			.pid = value(&row->pid),
+			.joined_ns = (int64_t)value(&row->joined_ns),
+			.published = value(&row->published),
+			.consumed = value(&row->consumed),
+			.waits = value(&row->waits),
+			.wait_ns = value(&row->wait_ns),
+			.row = p,
+		};
+	}
+	for (uint32_t b = 0; b < RB_READERS_MAX; b++)
+		reader_rows[b] = reader_row(map, b);
+	for (uint32_t i = 0; i < map->header.slots; i++)
+		add_slot(map, value(&map->descs[i].word), reader_rows, by_row);
+	return n;
+}
+
+uint64_t rb_stats_message_bytes(const struct rb_map *map)
+{
+	uint64_t slots = 0, bytes = 0;
+
+	for (uint32_t i = 0; i < map->header.slots; i++) {
+		uint64_t sent = value(&map->descs[i].bytes);
+
+		if (sent == 0 || sent > map->header.slot_bytes)
+			continue; /* none yet, or not written by one of ours */
+		bytes += sent; /* all of them are no more than the segment */
+		slots++;
+	}
+	return slots ? bytes / slots : 0;
+}
+
 /* A reaper that died between logging a loss and counting it is followed by one that logs it again. */
 static bool listed(uint64_t (*seen)[2], int n, uint64_t slot, uint64_t word)
 {
@@ -118,6 +189,7 @@ int rb_stats_look(const struct rb_map *map, uint32_t index, struct rb_view *out)
 		*out = (struct rb_view){
 			.tag = tagged ? value(&desc->tag) : RB_TAG_UNKNOWN,
 			.ticket = sent ? rb_word_seq(map, word) : 0,
+			.word = word,
 			.pid = holder(map, word),
 			/* look:C relaxed: as the tag */
 			.target = tagged ? atomic_load_explicit(&desc->target, memory_order_relaxed) : RB_ANY,

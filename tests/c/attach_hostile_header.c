@@ -54,8 +54,14 @@ static void use(rb_ring *other)
 static void attach(void)
 {
 	rb_ring *other = NULL;
+	struct rb_survey *found;
 	int rc = rb_attach_fd(fd, &other);
 
+	/* Who only looks comes to the same end, and sees no more than there is. */
+	t_equal(rb_survey_fd(fd, &found), 0);
+	t_equal(found->problem, rc);
+	t_equal(found->readable, rc == 0);
+	rb_survey_free(found);
 	tried++;
 	refused_as_damaged += rc == -EBADMSG;
 	refused_as_foreign += rc == -EPROTO;

@@ -96,6 +96,7 @@ static const struct fault_kind fault_kinds[] = {
 	{ SYS_fcntl, "fcntl(F_ADD_SEALS)", FAULT_ARG1, ~0ul, F_ADD_SEALS, { EBUSY, EPERM, EINVAL } },
 	{ SYS_fcntl, "fcntl(F_GET_SEALS)", FAULT_ARG1, ~0ul, F_GET_SEALS, { EINVAL } },
 	{ SYS_fcntl, "fcntl(F_OFD_SETLK)", FAULT_ARG1, ~0ul, F_OFD_SETLK, { EAGAIN, EACCES, ENOLCK, EINVAL, ENOMEM } },
+	{ SYS_fcntl, "fcntl(F_OFD_GETLK)", FAULT_ARG1, ~0ul, F_OFD_GETLK, { ENOLCK, EINVAL, ENOMEM } },
 	{ SYS_fcntl, "fcntl(F_SETOWN)", FAULT_ARG1, ~0ul, F_SETOWN, { EPERM } },
 	{ SYS_fcntl, "fcntl(F_SETSIG)", FAULT_ARG1, ~0ul, 10, { EPERM } },
 	{ SYS_fcntl, "fcntl(F_SETFL)", FAULT_ARG1, ~0ul, F_SETFL, { ENOMEM } },

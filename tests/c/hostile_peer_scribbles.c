@@ -25,6 +25,16 @@ static int64_t deadline(void)
 	return dice() % 16 ? RB_NOW : rb_now_ns() + T_MS_NS / 10;
 }
 
+static void look_from_outside(void)
+{
+	struct rb_survey *found;
+
+	t_equal(rb_survey_fd(rb_fd(ring), &found), 0);
+	t_check(found->readable && found->stats.participants <= found->info.participants);
+	t_check(found->message_bytes <= HOSTILE_SLOT_BYTES);
+	rb_survey_free(found);
+}
+
 static void use(void)
 {
 	struct rb_slot claimed, taken;
@@ -47,6 +57,7 @@ static void use(void)
 		rb_release(ring, &taken);
 	}
 	t_stats(ring);
+	look_from_outside();
 	t_check(rb_ready(ring) >= 0 && rb_ready(ring) <= HOSTILE_SLOTS);
 	int n = rb_get_lost(ring, lost, RB_LOST_LOG);
 	t_check(n >= 0 && n <= (int)RB_LOST_LOG);

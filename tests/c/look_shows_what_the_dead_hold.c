@@ -78,6 +78,7 @@ static void a_claim_whose_tag_is_not_written(void)
 int main(void)
 {
 	struct rb_view view;
+	uint64_t word = 0;
 
 	step = t_shared(sizeof(*step));
 	ring = t_create(.slots = 3, .slot_bytes = 64, .supervised = true);
@@ -94,6 +95,8 @@ int main(void)
 		t_equal(view.pid, child);
 		t_equal(view.target, RB_ANY);
 		t_equal(view.ticket, 1);
+		t_check(!dead || view.word == word); /* nobody has touched it */
+		word = view.word;
 		view = look(7);
 		t_equal(view.state, RB_WRITING);
 		t_equal(view.pid, child);

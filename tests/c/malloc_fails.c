@@ -52,7 +52,25 @@ static int attach(void)
 	return rb_attach_fd(rb_fd(ring), &made);
 }
 
+/* What it gives is no ring, and given back at once. */
+static int survey(void)
+{
+	struct rb_survey *found;
+	int rc = rb_survey_fd(rb_fd(ring), &found);
+
+	if (rc == 0)
+		rb_survey_free(found);
+	return rc;
+}
+
 static int failures;
+
+static void drop_made(void)
+{
+	if (made)
+		rb_detach(made);
+	made = NULL;
+}
 
 /* Returns the number of allocations that a call made, the failed one included. */
 static int with_failing(int (*call)(void), int nth, bool for_good)
@@ -69,25 +87,22 @@ static int with_failing(int (*call)(void), int nth, bool for_good)
 	int made_calls = atomic_load(&allocations.calls);
 
 	failures += rc < 0;
-	if (rc == 0)
-		rb_detach(made);
-	else
+	if (rc < 0)
 		t_equal(rc, -ENOMEM);
 	t_check(rc == 0 || made == NULL);
-	made = NULL;
+	drop_made();
 	t_equal(descriptors(), held);
 	t_equal(mappings(), mapped);
 	t_equal(atomic_load(&allocations.living), living);
 	t_check(!t_name_exists(name));
 	t_equal(call(), 0);
-	rb_detach(made);
-	made = NULL;
+	drop_made();
 	return made_calls;
 }
 
 int main(void)
 {
-	int (*const calls[])(void) = { create_queue, create_broadcast, create_named, attach };
+	int (*const calls[])(void) = { create_queue, create_broadcast, create_named, attach, survey };
 	int cases = 0;
 
 	if (!ALLOCATIONS_COUNTED)
@@ -96,8 +111,7 @@ int main(void)
 	ring = t_broadcast(2);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		t_equal(calls[i](), 0); /* what is allocated once */
-		rb_detach(made);
-		made = NULL;
+		drop_made();
 		for (int for_good = 0; for_good < 2; for_good++)
 			for (int nth = 1; with_failing(calls[i], nth, for_good) >= nth; nth++)
 				cases++;

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringbuf.cli.outcome import one_line
+from ringbuf.cli.terminal import is_terminal
+from ringbuf.cli.units import amount, nbytes
 
 __all__ = ["Reporter", "status_line"]
 
@@ -31,7 +33,7 @@ class Reporter:
     def __init__(self, server: Any, source: str, *, keys: bool, as_json: bool):
         self._server, self._source, self._keys, self._json = server, source, keys, as_json
         self._stream = (sys.stdout if as_json else sys.stderr) or open(os.devnull, "w")
-        self._terminal = not as_json and _is_terminal(self._stream)
+        self._terminal = not as_json and is_terminal(self._stream)
         self._ended = threading.Event()
         self._on_line = False  # whether the last line may be written over
         self._thread: threading.Thread | None = None
@@ -130,13 +132,6 @@ class Reporter:
             self._stream = open(os.devnull, "w")
 
 
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    except ValueError:
-        return False
-
-
 def status_line(report: dict[str, Any], columns: int | None = None) -> str:
     """How the server is, in one line, no longer than `columns`: what is least worth knowing goes first."""
     blame = report["bottleneck"]["text"]
@@ -145,8 +140,8 @@ def status_line(report: dict[str, Any], columns: int | None = None) -> str:
     of = "" if report["length"] is None else f"/{report['length']}"
     of_epochs = "" if report["epochs"] is None else f" of {report['epochs']}"
     place = f"epoch {report['epoch']}{of_epochs}, batch {report['index']}{of}"
-    rate = f"{_short(report['batches_per_s'])} batches/s"
-    size = f"{_bytes(report['bytes_per_s'])}/s"
+    rate = f"{amount(report['batches_per_s'])} batches/s"
+    size = f"{nbytes(report['bytes_per_s'])}/s"
     count = report["connected"]
     clients = f"{count} client{'s' if count != 1 else ''}"
     for parts in (
@@ -163,15 +158,3 @@ def status_line(report: dict[str, Any], columns: int | None = None) -> str:
 
 def _cut(line: str, columns: int | None) -> str:
     return line if columns is None or len(line) < columns else line[: max(0, columns - 4)] + "..."
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 or value == 0 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def _bytes(value: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{_short(value)} {unit}"
-        value /= 1000
-    return f"{_short(value)} TB"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import signal
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from ringbuf.cli.counts import count, count_or_0
 from ringbuf.cli.factory import load
 from ringbuf.cli.outcome import DONE, FAILED, INTERRUPTED, TERMINATED, Failed, WrongUsage, one_line
 from ringbuf.cli.reporter import Reporter
+from ringbuf.cli.sigterm import Terminated, terminated_by_sigterm
 
 ABOUT = "serve the batches of a loader to clients"
 
@@ -40,10 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", choices=["split", "broadcast"], default="split", help="each batch to one client (default), or to all"
     )
-    parser.add_argument("--epochs", type=_count, metavar="N", help="stop after so many; without it, there is no end")
+    parser.add_argument("--epochs", type=count, metavar="N", help="stop after so many; without it, there is no end")
     parser.add_argument("--compress", choices=["lz4", "zstd"], help="what goes over the network")
-    parser.add_argument("--workers", type=_count_or_0, metavar="N", help="worker processes of the loader")
-    parser.add_argument("--ahead", type=_count, default=8, metavar="N", help="batches kept ready (default 8)")
+    parser.add_argument("--workers", type=count_or_0, metavar="N", help="worker processes of the loader")
+    parser.add_argument("--ahead", type=count, default=8, metavar="N", help="batches kept ready (default 8)")
     parser.add_argument(
         "--lag",
         type=_lag,
@@ -52,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of a broadcast: others wait for a slow client (default), for 30 seconds, or until it is 5 batches behind",
     )
     parser.add_argument(
-        "--clients", type=_count, default=1, metavar="N", help="of a broadcast: begin when so many are there"
+        "--clients", type=count, default=1, metavar="N", help="of a broadcast: begin when so many are there"
     )
     parser.add_argument("--keys", metavar="DIR", help="keys made by `ringbuf keygen DIR`, for clients elsewhere")
     parser.add_argument("--http", metavar="HOST:PORT", help="a status page and metrics, such as 127.0.0.1:8265")
@@ -66,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
     server = _make(source, options)
     reporter = Reporter(server, options.source, keys=options.keys is not None, as_json=options.json)
     try:
-        with _terminated_by_sigterm():
+        with terminated_by_sigterm():
             server.run(ready=reporter.start)
     except KeyboardInterrupt:
         reporter.end("interrupted", "stopped by Ctrl-C; clients were told")
         return INTERRUPTED
-    except _Terminated:
+    except Terminated:
         reporter.end("terminated", "stopped by SIGTERM; clients were told")
         return TERMINATED
     except Exception as error:
@@ -113,43 +111,7 @@ def _summary(server: Any) -> str:
     )
 
 
-class _Terminated(BaseException):
-    """SIGTERM came."""
-
-
-@contextmanager
-def _terminated_by_sigterm() -> Iterator[None]:
-    """As Ctrl-C does, SIGTERM ends the server in good order. Processes that fork from this one are ended as ever."""
-    own = os.getpid()
-
-    def end(*_: object) -> None:
-        if os.getpid() == own:
-            raise _Terminated
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 # ---- arguments
-
-
-def _count(text: str) -> int:
-    return _whole(text, at_least=1)
-
-
-def _count_or_0(text: str) -> int:
-    return _whole(text, at_least=0)
-
-
-def _whole(text: str, at_least: int) -> int:
-    if not re.fullmatch(r"\d{1,15}", text, re.ASCII) or int(text) < at_least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {at_least} on")
-    return int(text)
 
 
 def _lag(text: str) -> Any:

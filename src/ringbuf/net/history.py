@@ -52,10 +52,12 @@ class History:
     """The last samples, and the newest picture.
 
     describe: gives a picture of the server, as `Server.stats()` does.
+    every_s: between samples, at least.
     """
 
-    def __init__(self, describe: Callable[[], dict[str, Any]]):
+    def __init__(self, describe: Callable[[], dict[str, Any]], every_s: float = EVERY_S):
         self._describe = describe
+        self._every_s = every_s
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._picture: dict[str, Any] | None = None
@@ -69,9 +71,9 @@ class History:
         """
         if now < self._due:
             return
-        self._due += EVERY_S  # and not a second from now: they would drift
+        self._due += self._every_s  # and not so long from now: they would drift
         if self._due <= now:
-            self._due = now + EVERY_S
+            self._due = now + self._every_s
         picture = self._describe()
         rows = sorted((c["client"], c["sent"], c["bytes"], c["waited_s"]) for c in picture["clients"])
         self._number += 1

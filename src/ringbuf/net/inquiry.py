@@ -10,7 +10,7 @@ from typing import Any
 from ringbuf.net import local
 from ringbuf.net.protocol import Kind, Message, ProtocolError, encode, parse
 
-__all__ = ["status"]
+__all__ = ["process_of", "status"]
 
 MOST_PAGES = 64  # of about 100 clients each
 
@@ -33,9 +33,21 @@ def status(name: str, timeout: float = 5.0) -> dict[str, Any]:
     return {**answer, "clients": clients}
 
 
+def process_of(name: str) -> int | None:
+    """The process of the server with this name, also of one that does not answer; None where that cannot be asked.
+
+    Raises FileNotFoundError, PermissionError.
+    """
+    try:
+        with local.connect(local.server_name(name), timeout=1.0) as sock:
+            return local.peer_of(sock)[0] or None
+    except ConnectionError:
+        return None
+
+
 def _ask(name: str, after: int, timeout: float) -> dict[str, Any]:
     """One part: the clients with numbers above `after`."""
-    with local.connect(name) as sock:
+    with local.connect(name, timeout=timeout) as sock:
         sock.sendmsg([encode(Message(Kind.STATUS, seq=after))], [], socket.MSG_NOSIGNAL)
         answered = select.poll()
         answered.register(sock, select.POLLIN)

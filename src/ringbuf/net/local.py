@@ -77,9 +77,14 @@ def listen(name: str, kind: str = "ringbuf") -> socket.socket:
     return sock
 
 
-def connect(name: str, kind: str = "ringbuf") -> socket.socket:
-    """A connection to the server with this name. FileNotFoundError, which names those that run; PermissionError."""
+def connect(name: str, kind: str = "ringbuf", timeout: float | None = None) -> socket.socket:
+    """A connection to the server with this name. FileNotFoundError, which names those that run; PermissionError.
+
+    timeout: of the socket. With one, a server that takes no connections and has as many waiting as it may is a
+    ConnectionError at once; without one that is waited out.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    sock.settimeout(timeout)
     try:
         sock.connect(_address(name, kind))
         _, uid, _ = peer_of(sock)
@@ -90,6 +95,9 @@ def connect(name: str, kind: str = "ringbuf") -> socket.socket:
         others = running()
         there = f"; running: {', '.join(others)}" if others else "; none is running"
         raise FileNotFoundError(errno.ENOENT, f"no server has this name{there}", name) from None
+    except BlockingIOError:
+        sock.close()
+        raise ConnectionError(f"the server {name!r} takes no connections, and {BACKLOG} wait for it") from None
     except BaseException:
         sock.close()
         raise

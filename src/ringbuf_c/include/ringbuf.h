@@ -139,6 +139,7 @@ enum rb_state {
 struct rb_view {
 	uint64_t tag;    /* RB_TAG_UNKNOWN: the slot is free, or its producer did not write the tag yet */
 	uint64_t ticket; /* of what is READY or READING, else 0 */
+	uint64_t word;   /* the same in two looks: nobody has touched the slot between them */
 	uint64_t pid;    /* whose it is while it is WRITING or READING, as numbered in its own pid namespace; else 0 */
 	uint32_t target; /* of what has a tag, else RB_ANY */
 	enum rb_state state;
@@ -147,6 +148,39 @@ struct rb_view {
 struct rb_lost {
 	uint64_t tag;   /* RB_TAG_UNKNOWN when its producer died before writing it */
 	uint64_t pid;   /* the producer, as numbered in its own pid namespace */
+};
+
+/* A participant, as a survey found it. */
+struct rb_peer {
+	uint64_t pid;        /* as numbered in its own pid namespace */
+	int64_t joined_ns;   /* CLOCK_REALTIME */
+	uint64_t published;  /* messages committed; this and what follows: by it, and by those who had its row before */
+	uint64_t consumed;   /* messages released */
+	uint64_t waits;      /* times that a call went to sleep */
+	uint64_t wait_ns;    /* nanoseconds asleep */
+	uint32_t row;        /* its place in the table */
+	uint32_t writing;    /* slots that it has claimed */
+	uint32_t reading;    /* slots that it has taken (queue mode) */
+	uint32_t owed;       /* messages that it has not released (broadcast) */
+	bool alive;          /* false: it died, and nobody has returned what it holds */
+};
+
+/* A ring as somebody sees it who is not of it. What follows `readable` holds only where that is true. */
+struct rb_survey {
+	int problem;         /* 0, or why rb_attach() would be refused: -EACCES, -EPROTO, -EBADMSG */
+	int alive;           /* 1: somebody is attached; 0: all are dead; -1: another user's, not to be told from here */
+	uint32_t uid;        /* whose file it is */
+	uint32_t version;    /* of the layout; 0: it is no ring, or may not be read */
+	uint64_t file_bytes; /* size of the file */
+	int64_t changed_ns;  /* when the file last changed, but for what was written through mappings; CLOCK_REALTIME */
+	bool readable;
+	uint64_t id[2];      /* tells two rings of one name apart */
+	int64_t created_ns;  /* CLOCK_REALTIME */
+	uint64_t message_bytes; /* of the latest message of each slot, on average; 0: there was none */
+	struct rb_info info;
+	struct rb_stats stats;
+	const struct rb_peer *peers; /* stats.participants of them */
+	const struct rb_view *slots; /* info.slots of them */
 };
 
 /* ---- life of a ring ---------------------------------------------------------------------------- */
@@ -275,6 +309,16 @@ int rb_ready(rb_ring *ring);
 int rb_look(const rb_ring *ring, uint32_t index, struct rb_view *out);
 
 void rb_get_stats(rb_ring *ring, struct rb_stats *out);
+
+/* Look at a named ring, or at the ring behind a descriptor, from outside: nothing is written, joined or locked, and a process that is
+ * stopped or hangs is as good to look at as any. A ring that cannot be attached to is a result too, with as much as can be known of it.
+ * What is seen is a copy, made while others went on: slots may differ from the counts by what happened meanwhile, and a slot that
+ * changes hands at that moment may show the tag of the message before.
+ * *out is to be given to rb_survey_free().
+ * -ENOENT: no such name. -EINVAL: not a ring's name. -ENOMEM, -EMFILE, -ENOLCK and others as from the system. */
+int rb_survey(const char *name, struct rb_survey **out);
+int rb_survey_fd(int fd, struct rb_survey **out);
+void rb_survey_free(struct rb_survey *survey);
 
 /* The most recent losses, newest first; returns how many of `most` were filled in (at most 64). */
 int rb_get_lost(rb_ring *ring, struct rb_lost *out, uint32_t most);

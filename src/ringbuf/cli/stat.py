@@ -1,0 +1,36 @@
+"""Show one ring or server as it is now; of one name, all there are. Nothing is attached to and nobody is disturbed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ringbuf.cli.kinds import named
+from ringbuf.cli.outcome import DONE
+from ringbuf.cli.page import Block, Prose
+from ringbuf.cli.painter import show
+
+ABOUT = "show one ring or server as it is now"
+
+EXAMPLES = """\
+  ringbuf stat train
+  ringbuf stat train --json | jq '.[0].participants'
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a ring or a server, as `ringbuf ls` lists it")
+    parser.add_argument("--json", action="store_true", help="a list of objects on stdout, one for each kind of that name")
+
+
+def run(options: argparse.Namespace) -> int:
+    found = named(options.name)
+    if options.json:
+        print(json.dumps([snapshot for _, snapshot in found], indent=1))
+        return DONE
+    blocks: list[Block] = []
+    for kind, snapshot in found:
+        blocks += [Prose("")] if blocks else []
+        blocks += kind.page(snapshot)
+    show(blocks)
+    return DONE
