@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from ringbuf.loader.failure import Failure
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver
+from ringbuf.telemetry._meter import WorkerMeter
 
 __all__ = ["Draft", "Outlet", "Refused", "Stranded"]
 
@@ -40,9 +42,10 @@ class Outlet:
     in all that arrive, up to the first that is large enough.
     """
 
-    def __init__(self, post: Post, worker_id: int):
+    def __init__(self, post: Post, worker_id: int, meter: WorkerMeter):
         self._post = post
         self._worker_id = worker_id
+        self._meter = meter
         self._generation = -1
         self._slot_bytes = 0
         self._ring: Ring
@@ -90,12 +93,21 @@ class Outlet:
         fill(claim, payload)
 
     def _claim(self, number: int, kind: int) -> Claim:
+        try:
+            return self._ring.claim(tag=number, target=kind, timeout=0)
+        except Full:
+            return self._claim_later(number, kind)
+
+    def _claim_later(self, number: int, kind: int) -> Claim:
         # There is a free slot for each task that was given out: waiting is for a moment, or for a dead peer's slot.
-        while True:
-            try:
-                return self._ring.claim(tag=number, target=kind, timeout=LOOK_S)
-            except Full:
+        self._meter.wait_for_slot()
+        try:
+            while True:
                 self._post.look()
+                with contextlib.suppress(Full):
+                    return self._ring.claim(tag=number, target=kind, timeout=LOOK_S)
+        finally:
+            self._meter.has_slot()
 
     def _ask_for_more(self, number: int, needed_bytes: int) -> None:
         fill(self._claim(number, GROW), Wish(needed_bytes, self._worker_id).encode())
@@ -151,15 +163,14 @@ class Draft:
             self._writer = frame.Writer(self._claim, pickle=True, form=stack.form)
         return stack.finish()
 
-    def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> None:
-        """Send the batch. Rows that were laid out are where they belong, other arrays are copied.
+    def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> int:
+        """Send the batch, and return its size in bytes. Rows that were laid out are where they belong, other arrays are copied.
 
         passed_over: samples that failed on the way; the report travels along.
         """
         if self._claim is not None and self._writer is None:
             if not passed_over.count:
-                self._commit(self._stack.form.write(self._claim))
-                return
+                return self._commit(self._stack.form.write(self._claim))
             batch = batch.finish()
         if passed_over.count:
             batch, self._kind = (None if batch is LEFT_OUT else (batch,), tuple(passed_over)), NOTED
@@ -167,24 +178,24 @@ class Draft:
             plan = frame.plan(batch, pickle=True)
             claim = self._outlet.claim(self._number, _needed_bytes(plan), self._kind)
             with claim:
-                claim.commit(plan.write(claim))
-            return
+                nbytes = plan.write(claim)
+                claim.commit(nbytes)
+            return nbytes
         if self._kind != BATCH:
-            self._publish_in_larger_slot(batch)
-            return
+            return self._publish_in_larger_slot(batch)
         try:
             nbytes = self._writer.finish(batch)
         except BatchTooLarge:
-            self._publish_in_larger_slot(batch)
-            return
+            return self._publish_in_larger_slot(batch)
         self._stack.form = self._writer.form
-        self._commit(nbytes)
+        return self._commit(nbytes)
 
-    def _commit(self, nbytes: int) -> None:
+    def _commit(self, nbytes: int) -> int:
         self._claim.commit(nbytes)
         self._claim = None
+        return nbytes
 
-    def _publish_in_larger_slot(self, batch: Any) -> None:
+    def _publish_in_larger_slot(self, batch: Any) -> int:
         """The first sample promised less than came. A worker may hold one slot: leave this one, then take another."""
         plan = frame.plan(batch, pickle=True)
         content = np.empty(plan.frame_bytes, np.uint8)
@@ -193,6 +204,7 @@ class Draft:
         with self._outlet.claim(self._number, _needed_bytes(plan), self._kind) as claim:
             copy_into(claim, content)
             claim.commit(nbytes)
+        return nbytes
 
     def discard(self) -> None:
         """Give the slot back, unpublished."""
