@@ -21,7 +21,7 @@ from ringbuf.errors import RingbufError
 
 __all__ = ["main"]
 
-COMMANDS = ("serve", "keygen")
+COMMANDS = ("serve", "trace", "keygen")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

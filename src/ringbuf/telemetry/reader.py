@@ -33,7 +33,7 @@ class Reader:
 
     def __init__(self, memory: Any, nbytes: int, pid: int | None = None):
         self._words: memoryview | None = None
-        words = memoryview(memory).cast("B").cast("q")
+        words = memoryview(memory).cast("B")[: nbytes // WORD * WORD].cast("q")
         self._header = header = header_of(words[: Sizes.HEADER].tolist(), nbytes)
         self._rows_end = _meter.row_at(header.rows)
         self._words = words

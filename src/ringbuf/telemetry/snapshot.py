@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ringbuf.checks import ring_name
 from ringbuf.errors import CorruptSegment
 from ringbuf.telemetry import _meter
 from ringbuf.telemetry._meter import Consumer, Header, Sizes, State, Worker
@@ -53,7 +54,7 @@ class ConsumerSnapshot:
     """The trainer's side. Counts and times are sums over the life of the loader; all times are in nanoseconds."""
 
     state: str
-    """"idle" between passes, "waiting" in next(), "using" between two calls of next()."""
+    """What it does: "idle" between passes, "waiting" in next(), "using" between two calls of next()."""
     since_ns: int
     """When that began, by CLOCK_MONOTONIC."""
     batches: int
@@ -93,7 +94,7 @@ class WorkerSnapshot:
     id: int
     pid: int
     state: str
-    """"waiting for a task", "waiting for a slot", "loading" (in the dataset), "collating" (also copying into the slot), "ended",
+    """What it does: "waiting for a task", "waiting for a slot", "loading" (in the dataset), "collating" (also copying into the slot), "ended",
     "dead" for a process that has ended and could not say so, "absent" before it began, "idle" without workers."""
     since_ns: int
     """When that began, by CLOCK_MONOTONIC. A batch that is collated sample by sample counts as loading until it is made."""
@@ -156,8 +157,13 @@ def header_of(words: Sequence[int], nbytes: int) -> PageHeader:
     needed = WORD * _meter.page_words(rows, records)
     if words[Header.PAGE_WORDS] * WORD != needed or nbytes < needed:
         raise CorruptSegment(f"it has {nbytes} bytes, and {rows} rows with logs of {records} records need {needed}")
+    name = _text(words[Header.NAME_AT : Header.PROGRAM_AT])
+    try:
+        ring_name(name)
+    except ValueError as error:
+        raise CorruptSegment(f"it has a name that no loader can have: {error}") from None
     return PageHeader(
-        name=_text(words[Header.NAME_AT : Header.PROGRAM_AT]),
+        name=name,
         pid=_count(words, Header.PID),
         program=_text(words[Header.PROGRAM_AT : Sizes.HEADER]),
         started_ns=_count(words, Header.STARTED_NS),
