@@ -81,7 +81,7 @@ def test_passes_add_up_on_one_page(Loader, persistent):
             assert run(loader) == 8
         seen = look(loader)
         assert (seen.passes, seen.epoch, seen.consumer.batches, seen.consumer.batch) == (3, 12, 24, 7)
-        assert sum(worker.batches for worker in seen.workers) == 24
+        assert sum(worker.batches for worker in seen.workers) == 24  # noted before the last one was published
         assert seen.consumer.state == "idle"
         state = "waiting for a task" if persistent else "ended"
         assert [worker.state for worker in seen.workers] == [state, state]

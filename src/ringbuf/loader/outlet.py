@@ -75,10 +75,12 @@ class Outlet:
         return lambda: ring.stats()["published"] != before
 
     def end(self, number: int, passed_over: PassedOver) -> None:
+        self._meter.end()
         fill(self._claim(number, END), passed_over.encode(FIRST_PAGE_BYTES))
 
     def fail(self, number: int, failure: Failure) -> None:
         """Answer a task with what went wrong."""
+        self._meter.end()
         room = self._slot_bytes + FRAME_ROOM
         payload = failure.encode()
         if len(payload) > room:
@@ -135,10 +137,14 @@ class Outlet:
 
 class Draft:
     """The answer to one task while it is made, and the room for it (fetch.Room). As a context manager it gives an
-    unpublished slot back."""
+    unpublished slot back.
 
-    def __init__(self, outlet: Outlet, number: int):
+    meter: to be told when it is made.
+    """
+
+    def __init__(self, outlet: Outlet, number: int, meter: WorkerMeter | None = None):
         self._outlet = outlet
+        self._meter = meter
         self._number = number
         self._kind = BATCH
         self._claim: Claim | None = None
@@ -163,14 +169,16 @@ class Draft:
             self._writer = frame.Writer(self._claim, pickle=True, form=stack.form)
         return stack.finish()
 
-    def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> int:
-        """Send the batch, and return its size in bytes. Rows that were laid out are where they belong, other arrays are copied.
+    def publish(self, batch: Any, passed_over: PassedOver = NOTHING) -> None:
+        """Send the batch. Rows that were laid out are where they belong, other arrays are copied.
 
         passed_over: samples that failed on the way; the report travels along.
         """
         if self._claim is not None and self._writer is None:
             if not passed_over.count:
-                return self._commit(self._stack.form.write(self._claim))
+                self._commit(self._claim, self._stack.form.write(self._claim))
+                self._claim = None
+                return
             batch = batch.finish()
         if passed_over.count:
             batch, self._kind = (None if batch is LEFT_OUT else (batch,), tuple(passed_over)), NOTED
@@ -178,24 +186,27 @@ class Draft:
             plan = frame.plan(batch, pickle=True)
             claim = self._outlet.claim(self._number, _needed_bytes(plan), self._kind)
             with claim:
-                nbytes = plan.write(claim)
-                claim.commit(nbytes)
-            return nbytes
+                self._commit(claim, plan.write(claim))
+            return
         if self._kind != BATCH:
-            return self._publish_in_larger_slot(batch)
+            self._publish_in_larger_slot(batch)
+            return
         try:
             nbytes = self._writer.finish(batch)
         except BatchTooLarge:
-            return self._publish_in_larger_slot(batch)
+            self._publish_in_larger_slot(batch)
+            return
         self._stack.form = self._writer.form
-        return self._commit(nbytes)
-
-    def _commit(self, nbytes: int) -> int:
-        self._claim.commit(nbytes)
+        self._commit(self._claim, nbytes)
         self._claim = None
-        return nbytes
 
-    def _publish_in_larger_slot(self, batch: Any) -> int:
+    def _commit(self, claim: Claim, nbytes: int) -> None:
+        # Before: whoever has the batch finds all about it, and how long we wait for a processor after it is not its time.
+        if self._meter is not None:
+            self._meter.end(nbytes)
+        claim.commit(nbytes)
+
+    def _publish_in_larger_slot(self, batch: Any) -> None:
         """The first sample promised less than came. A worker may hold one slot: leave this one, then take another."""
         plan = frame.plan(batch, pickle=True)
         content = np.empty(plan.frame_bytes, np.uint8)
@@ -203,8 +214,7 @@ class Draft:
         self.discard()
         with self._outlet.claim(self._number, _needed_bytes(plan), self._kind) as claim:
             copy_into(claim, content)
-            claim.commit(nbytes)
-        return nbytes
+            self._commit(claim, nbytes)
 
     def discard(self) -> None:
         """Give the slot back, unpublished."""

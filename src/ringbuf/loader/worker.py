@@ -167,19 +167,20 @@ class _Worker:
         self._meter.begin(job.batch)
         shared = self._shared if self._shared is not None and self._shared.number == order.number else None
         try:
-            with Draft(self._outlet, order.number) as draft:
+            with Draft(self._outlet, order.number, self._meter) as draft:
                 if shared is None:
                     batch = self._fetcher.fetch(job, draft, private=False)
                 else:
                     batch = self._fetch(job, draft, shared)
                 self._log.note(order.number)
-                self._meter.end(draft.publish(batch, self._fetcher.report()))
+                draft.publish(batch, self._fetcher.report())
                 del batch
         except Exhausted:
             self._ended = True
             self._log.note(order.number)
             self._outlet.end(order.number, self._fetcher.report())
         except Refused:
+            self._meter.end()
             self._log.note(order.number)
         except Exception as error:
             self._log.note(order.number)
@@ -187,8 +188,6 @@ class _Worker:
             passed_over = self._fetcher.report()
             failure = Failure.of(error, worker_id=self._id, index=index, at=self._fetcher.at, passed_over=passed_over)
             self._outlet.fail(order.number, failure)
-        finally:
-            self._meter.end()
 
     def _begin_epoch(self, order: Order) -> None:
         self._shared = shared = self._table.look()

@@ -396,7 +396,7 @@ cdef class WorkerMeter(Meter):
         self.enter(COLLATING, now)
 
     def end(self, int64_t nbytes=-1):
-        """The batch is published, in so many bytes; or it is not, by default. Nothing where there is none in hand."""
+        """The batch is made, in so many bytes, and goes out now; or, by default, it will not. Nothing where there is none in hand."""
         if not self.busy:
             return
         cdef int64_t now = now_ns()

@@ -101,7 +101,7 @@ class WorkerSnapshot:
     batch: int | None
     """The number in its pass of the batch in hand, or of the last one."""
     batches: int
-    """Published."""
+    """Made; each one is counted just before it is published."""
     samples: int
     nbytes: int
     """Bytes of its batches, as they lie in slots."""
@@ -109,7 +109,7 @@ class WorkerSnapshot:
     """Spent in the dataset. Where batches take less than a millisecond, only one of 64 is timed sample by sample, and the others are
     divided into loading and collating as the last one that was."""
     collate_ns: int
-    """Spent on the rest of a batch: collating, copying, publishing."""
+    """Spent on the rest of a batch: collating and copying. To wake who waits for it counts as waiting for the next task."""
     wait_task_ns: int
     wait_slot_ns: int
     """Spent waiting, until the batch in hand; a wait that is not over is told by `state` and `since_ns`."""

@@ -58,15 +58,14 @@ class TraceFile:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self._close.atexit = False
-        status = os.fstat(self._descriptor)
-        self._place = (status.st_dev, status.st_ino)
-        if not stat.S_ISREG(status.st_mode):
+        try:
+            self._claim()
+            os.ftruncate(self._descriptor, 0)
+            self._end = 0  # where the bracket is
+            self._write("[")
+        except BaseException:
             self._close()
-            raise OSError(f"{path!r} is no plain file, and a trace has to be one")
-        self._lock()
-        os.ftruncate(self._descriptor, 0)
-        self._end = 0  # where the bracket is
-        self._write("[", "")
+            raise
         _open.add(self)
 
     def put(self, events: Iterable[str]) -> None:
@@ -74,38 +73,43 @@ class TraceFile:
         lines = list(events)
         if not lines or os.getpid() != self._pid:
             return
-        self._write(("\n" if self.events == 0 else ",\n") + ",\n".join(lines), END)
+        self._write(("\n" if self.events == 0 else ",\n") + ",\n".join(lines))
         self.events += len(lines)
 
     def close(self) -> None:
         """Idempotent; the file is complete at any time."""
-        _open.discard(self)
         self._close()
 
-    def _lock(self) -> None:
-        """Refuse a file that another loader writes: two would write over each other's events."""
-        mine = any(other._place == self._place and other._pid == self._pid for other in _open)
+    def _claim(self) -> None:
+        """Refuse what is no file, and one that another loader writes: two would write over each other's events."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise OSError(f"{self.path!r} is no plain file, and a trace has to be one")
         try:
-            if mine:
-                raise BlockingIOError
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process: not of its children
-        except (BlockingIOError, PermissionError):
-            if not mine:  # closing a second descriptor would give up the lock that the first one has
-                self._close()
-            whose = "this process" if mine else "another process"
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise BlockingIOError(
-                f"another loader of {whose} writes its trace to {self.path!r}; give each one a file of its own"
+                f"another loader, of this process or of another one, writes its trace to {self.path!r}; give each one a file "
+                "of its own"
             ) from None
         except OSError:  # no locks on this file system
             pass
 
-    def _write(self, text: str, end: str) -> None:
-        data = (text + (end or END)).encode()
+    def _write(self, text: str) -> None:
+        data = (text + END).encode()
         at, left = self._end, memoryview(data)
         while left:
             written = os.pwrite(self._descriptor, left, at)
             at, left = at + written, left[written:]
         self._end += len(data) - len(END)
+
+
+def _close_the_parents_files() -> None:
+    """In a forked child, which would else hold the lock for as long as it lives."""
+    for file in list(_open):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_the_parents_files)
 
 
 class Tracks:
