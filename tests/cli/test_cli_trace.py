@@ -93,7 +93,7 @@ def test_the_trainers_end_ends_it(tmp_path):
         process, path = traced(name, tmp_path)
         ending.kill()
         ending.wait()
-        out, err = process.communicate(timeout=DEADLINE_S)
+        _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0 and "has ended" in err and json.loads(path.read_text())
 
 

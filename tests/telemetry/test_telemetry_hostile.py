@@ -1,4 +1,4 @@
-"""Pages that somebody else has filled: errors for people, whatever stands there; never a crash, a huge allocation or a wrong file."""
+"""Pages that somebody else has filled: errors for people, whatever stands there; never a crash, never a huge allocation."""
 
 import contextlib
 import fcntl
@@ -145,7 +145,7 @@ def test_a_page_that_is_none_is_passed_over_and_told_to_whoever_asks_for_it(cont
     name = next(names)
     with page(content, name=name):
         assert name not in [loader.name for loader in telemetry.find()]
-        with pytest.raises(CorruptSegment, match="layout 2.*the ringbuf that the trainer uses"):
+        with pytest.raises(CorruptSegment, match=r"layout 2.*the ringbuf that the trainer uses"):
             telemetry.open(name)
 
 

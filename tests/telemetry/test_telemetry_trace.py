@@ -1,6 +1,7 @@
 """Traces: what is in them, and that the file is in order whatever happens."""
 
 import collections
+import itertools
 import json
 import os
 import pickle
@@ -31,13 +32,14 @@ def spans_of(path):
             assert event["dur"] >= 0 and event["tid"] in tracks
             spans[tracks[event["tid"]]].append(event)
     for track in spans.values():
-        for before, after in zip(track, track[1:]):
+        for before, after in itertools.pairwise(track):
             assert after["ts"] >= before["ts"] + before["dur"] - 0.002, (before, after)  # printed with three digits
     return spans
 
 
 def batches_in(spans, kind):
-    return sorted((span["args"]["pass"], span["args"]["batch"]) for span in spans if span["name"] == kind and "batch" in span["args"])
+    found = [span["args"] for span in spans if span["name"] == kind]
+    return sorted((one["pass"], one["batch"]) for one in found if "batch" in one)
 
 
 def seconds_in(spans, kind):
@@ -186,7 +188,7 @@ def test_two_loaders_do_not_write_one_file(tmp_path):
     run(one)
     two = pickle.loads(pickle.dumps(one))
     assert two.trace == one.trace == str(path)
-    with pytest.raises(BlockingIOError, match="another loader, .*, writes its trace"):
+    with pytest.raises(BlockingIOError, match=r"another loader, .*, writes its trace"):
         run(two)
     script = f"import ringbuf\nfor _ in ringbuf.RingLoader([1], trace={str(path)!r}): pass"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)

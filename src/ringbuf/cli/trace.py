@@ -1,5 +1,6 @@
-"""Write what a running RingLoader does into a file that ui.perfetto.dev and chrome://tracing show: what each worker loads, collates
-and waits for, and how long the trainer waits for and uses each batch. The trainer does not notice, and need not know of it.
+"""Write what a running RingLoader does into a file that ui.perfetto.dev and chrome://tracing show: what each worker loads,
+collates and waits for, and how long the trainer waits for and uses each batch. The trainer does not notice, and need not know
+of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import sys
 import time
 
-from ringbuf.cli.outcome import DONE, Failed, WrongUsage
+from ringbuf.cli.outcome import DONE, WrongUsage
 
 ABOUT = "write what a running loader does into a file for Perfetto"
 

@@ -113,13 +113,17 @@ class Outlet:
 
     def _ask_for_more(self, number: int, needed_bytes: int) -> None:
         fill(self._claim(number, GROW), Wish(needed_bytes, self._worker_id).encode())
-        while needed_bytes > self._slot_bytes:
-            message, descriptors = self._post.wait_for(
-                lambda message: message[0] == "ring" or message == ["refused", number]
-            )
-            if message[0] == "refused":
-                raise Refused
-            self._take_in(message, descriptors)
+        self._meter.wait_for_slot()
+        try:
+            while needed_bytes > self._slot_bytes:
+                message, descriptors = self._post.wait_for(
+                    lambda message: message[0] == "ring" or message == ["refused", number]
+                )
+                if message[0] == "refused":
+                    raise Refused
+                self._take_in(message, descriptors)
+        finally:
+            self._meter.has_slot()
 
     def _take_in(self, message: list, descriptors: list[int]) -> None:
         _, generation, slot_bytes = message

@@ -12,8 +12,8 @@ from ringbuf.errors import Closed
 from ringbuf.loader._course import Course
 from ringbuf.loader.advice import warn
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
-from ringbuf.loader.seeding import preserved
 from ringbuf.loader.observed import Observation
+from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes
 from ringbuf.loader.substitute import PassedOver
 from ringbuf.telemetry._meter import Consumer, WorkerMeter

@@ -46,7 +46,7 @@ class LoaderStats:
     use_ns: int
     """Nanoseconds between two calls of next() in a pass: what the consumer does with a batch."""
     load_ns: int
-    """Nanoseconds in the dataset, of all workers together. This and the next three are 0 where a pass had no memory for its page."""
+    """Nanoseconds in the dataset, of all workers together. This and the next three are 0 where there was no memory for a page."""
     collate_ns: int
     """Collating and copying, of all workers together; likewise `wait_task_ns` and `wait_slot_ns`, which is time spent waiting."""
     wait_task_ns: int

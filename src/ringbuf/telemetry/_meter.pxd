@@ -25,3 +25,5 @@ cdef class WorkerMeter(Meter):
     cdef bint busy, gathered
     cdef int64_t begun, loaded_at, slot_ns, slot_since, last_ns, count, batch
     cdef double share            # of loading, in the last batch that was timed
+
+    cdef int64_t resting(self) noexcept

@@ -258,7 +258,9 @@ cdef class ConsumerMeter(Meter):
         self.rest()
 
     def rest(self):
-        """No pass is under way."""
+        """No pass is under way, or it is over."""
+        put_word(self.row + <int>READY, 0)
+        put_word(self.row + <int>OUT, 0)
         self.enter(IDLE, now_ns())
 
     def wait(self):
@@ -293,7 +295,10 @@ cdef class ConsumerMeter(Meter):
         if handed_out:
             self.increase(BATCHES, 1)
             put_word(self.row + <int>BATCH, self.batch + 1)
-        self.enter(USING if self.batch != NO_BATCH else IDLE, now)
+        if self.batch != NO_BATCH:
+            self.enter(USING, now)
+        else:
+            self.rest()
 
     cdef int64_t which(self) noexcept:
         return self.this_pass << 40 | (self.batch + 1)
@@ -350,7 +355,10 @@ cdef class WorkerMeter(Meter):
 
     def rest(self):
         """Begin to wait, for no longer than since now."""
-        self.enter(WAITING_FOR_TASK if self.waits else IDLE, now_ns())
+        self.enter(self.resting(), now_ns())
+
+    cdef int64_t resting(self) noexcept:
+        return WAITING_FOR_TASK if self.waits else IDLE
 
     def begin(self, int64_t batch):
         """A batch is begun with, by its number in the pass."""
@@ -393,7 +401,7 @@ cdef class WorkerMeter(Meter):
     def has_slot(self):
         cdef int64_t now = now_ns()
         self.slot_ns += now - self.slot_since
-        self.enter(COLLATING, now)
+        self.enter(COLLATING if self.busy else self.resting(), now)
 
     def end(self, int64_t nbytes=-1):
         """The batch is made, in so many bytes, and goes out now; or, by default, it will not. Nothing where there is none in hand."""
@@ -423,7 +431,7 @@ cdef class WorkerMeter(Meter):
         self.busy = False
         self.last_ns = own
         self.count += 1
-        self.enter(WAITING_FOR_TASK if self.waits else IDLE, now)
+        self.enter(self.resting(), now)
 
 
 @cython.final

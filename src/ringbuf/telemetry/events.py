@@ -29,9 +29,9 @@ class Event(NamedTuple):
     """A span of the life of the consumer or of a worker."""
 
     kind: str
-    """Of the consumer: "wait" in next(), "use" of a batch until it asks for the next one, "ready", a count. Of a worker: "wait for a
-    task", "load", "wait for a slot", "collate". Samples are loaded and laid down in turns: the loads of a batch are put together
-    at its beginning, and what is left is "collate"."""
+    """Of the consumer: "wait" in next(), "use" of a batch until it asks for the next one, "ready", a count. Of a worker: "wait
+    for a task", "load", "wait for a slot", "collate". Samples are loaded and laid down in turns: the loads of a batch are put
+    together at its beginning, and what is left is "collate"."""
     worker: int | None
     """Whose it is; None: the consumer's."""
     batch: int | None

@@ -1,7 +1,7 @@
 """The writing side: a loader's page, from its first pass to its end, and who writes into it.
 
-The page is memory without a name in the file system, called `ringbuf-loader:NAME`. Whoever holds its descriptor shows it to all of
-this user's processes (search.py), and it goes with the last of them. Observation is never what a pass fails of: where there
+The page is memory without a name in the file system, called `ringbuf-loader:NAME`. Whoever holds its descriptor shows it to all
+of this user's processes (search.py), and it goes with the last of them. Observation is never what a pass fails of: where there
 is no descriptor or memory to be had, the page is the process's own, and nobody sees it.
 """
 

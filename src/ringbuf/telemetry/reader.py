@@ -67,8 +67,8 @@ class Reader:
         return snapshot_of(self._header, self._open()[: self._rows_end].tolist(), taken_ns)
 
     def events(self, since: Cursor | None = None) -> Events:
-        """What was logged since a cursor, at most the last 4096 spans of the consumer and of each worker: all of what quick loaders
-        do within some 10 ms. None: all that is there."""
+        """What was logged since a cursor, at most the last 4096 spans of the consumer and of each worker: that is what the
+        quickest loaders do within some 10 ms. None: all that is there."""
         return read_events(self._open(), self._header, since)
 
     def cursor(self) -> Cursor:

@@ -57,8 +57,8 @@ def open(loader: str | int) -> Reader:
     """Look at a loader that runs.
 
     loader: its name, or the pid of its trainer.
-    Raises FileNotFoundError, which lists those that run, when there is none; ValueError, which lists the pids, when there are several;
-    CorruptSegment when its page makes no sense.
+    Raises FileNotFoundError, which lists those that run, when there is none; ValueError, which lists the pids, when there are
+    several; CorruptSegment when its page makes no sense.
     """
     running = find()
     if isinstance(loader, int):

@@ -1,5 +1,5 @@
-"""What a page says at one moment, as plain records. Whatever stands there was written by another process, and is looked at as such:
-a word that cannot be is a CorruptSegment that names it."""
+"""What a page says at one moment, as plain records. Whatever stands there was written by another process, and is looked at as
+such: a word that cannot be is a CorruptSegment that names it."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class WorkerSnapshot:
     id: int
     pid: int
     state: str
-    """What it does: "waiting for a task", "waiting for a slot", "loading" (in the dataset), "collating" (also copying into the slot), "ended",
-    "dead" for a process that has ended and could not say so, "absent" before it began, "idle" without workers."""
+    """What it does: "waiting for a task", "waiting for a slot", "loading" (in the dataset), "collating" (also copying into the
+    slot), "ended", "dead" for a process that has ended and could not say so, "absent" before it began, "idle" without workers."""
     since_ns: int
     """When that began, by CLOCK_MONOTONIC. A batch that is collated sample by sample counts as loading until it is made."""
     batch: int | None
@@ -106,8 +106,8 @@ class WorkerSnapshot:
     nbytes: int
     """Bytes of its batches, as they lie in slots."""
     load_ns: int
-    """Spent in the dataset. Where batches take less than a millisecond, only one of 64 is timed sample by sample, and the others are
-    divided into loading and collating as the last one that was."""
+    """Spent in the dataset. Where batches take less than a millisecond, only one of 64 is timed sample by sample, and the others
+    are divided into loading and collating as the last one that was."""
     collate_ns: int
     """Spent on the rest of a batch: collating and copying. To wake who waits for it counts as waiting for the next task."""
     wait_task_ns: int
@@ -117,7 +117,8 @@ class WorkerSnapshot:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at a loader. Two of them make rates: (b.consumer.batches - a.consumer.batches) * 1e9 / (b.taken_ns - a.taken_ns)."""
+    """One look at a loader. Two of them make rates: batches per second are
+    (b.consumer.batches - a.consumer.batches) * 1e9 / (b.taken_ns - a.taken_ns)."""
 
     name: str
     pid: int
