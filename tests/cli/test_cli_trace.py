@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from commands import DEADLINE_S, command
 
+from ringbuf.cli import main
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "telemetry"))
 from trainers import names, trainer
 
@@ -22,14 +24,20 @@ def running(tmp_path_factory):
         yield name, process
 
 
+@pytest.fixture
+def told(tmp_path, monkeypatch, capsys):
+    """told(*arguments) runs `ringbuf trace`, here: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: (main(["trace", *arguments]), *capsys.readouterr())
+
+
 @pytest.mark.parametrize("by", ["name", "pid"])
-def test_a_running_loader_is_traced_by_name_and_by_pid(by, running, tmp_path):
+def test_a_running_loader_is_traced_by_name_and_by_pid(by, running, tmp_path, told):
     name, process = running
-    which = name if by == "name" else str(process.pid)
-    done = command("trace", which, "--seconds", "0.3", cwd=tmp_path)
+    code, out, err = told(name if by == "name" else str(process.pid), "--seconds", "0.3")
     path = tmp_path / f"{name}.trace.json"
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{path}: ") and f"of {name}; open it at https://ui.perfetto.dev" in done.stdout
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{path}: ") and f"of {name}; open it at https://ui.perfetto.dev" in out
     events = json.loads(path.read_text())
     assert {"load", "collate", "wait", "use", "wait for a task"} <= {event["name"] for event in events}
     assert {event["pid"] for event in events} == {process.pid}
@@ -44,29 +52,29 @@ def test_json_tells_about_the_file(running, tmp_path):
     assert about == {"name": name, "pid": process.pid, "file": str(tmp_path / "here.json"), "alive": True}
 
 
-def test_a_loader_that_does_not_run_is_one_line(running, tmp_path):
-    done = command("trace", "nobody", cwd=tmp_path)
-    assert done.returncode == 1 and done.stdout == "" and not list(tmp_path.iterdir())
-    assert done.stderr.startswith("ringbuf trace: there is no loader called 'nobody'") and done.stderr.count("\n") == 1
-    assert f"{running[0]} (pid {running[1].pid})" in done.stderr
-    assert "there is no trainer with pid 1 " in command("trace", "1", cwd=tmp_path).stderr
+def test_a_loader_that_does_not_run_is_one_line(running, tmp_path, told):
+    code, out, err = told("nobody")
+    assert (code, out) == (1, "") and not list(tmp_path.iterdir())
+    assert err.startswith("ringbuf trace: there is no loader called 'nobody'") and err.count("\n") == 1
+    assert f"{running[0]} (pid {running[1].pid})" in err
+    assert "there is no trainer with pid 1 " in told("1")[2]
 
 
-def test_a_wrong_file_is_one_line(running, tmp_path):
-    done = command("trace", running[0], "-o", "nowhere/x.json", cwd=tmp_path)
-    assert done.returncode == 1 and "there is no folder" in done.stderr and done.stderr.count("\n") == 1
+def test_a_wrong_file_is_one_line(running, told):
+    code, out, err = told(running[0], "-o", "nowhere/x.json")
+    assert (code, out) == (1, "") and "there is no folder" in err and err.count("\n") == 1
 
 
-def test_wrong_seconds_are_wrong_usage(tmp_path):
-    done = command("trace", "x", "--seconds", "0", cwd=tmp_path)
-    assert done.returncode == 2 and "'0' is no number of seconds above 0" in done.stderr
+def test_wrong_seconds_are_wrong_usage(told):
+    code, _, err = told("x", "--seconds", "0")
+    assert code == 2 and "'0' is no number of seconds above 0" in err
 
 
-def test_a_name_that_two_have_needs_the_pid(running, tmp_path):
+def test_a_name_that_two_have_needs_the_pid(running, tmp_path, told):
     name, process = running
     with trainer(0, tmp_path, name=name) as other:
-        done = command("trace", name, cwd=tmp_path)
-    assert done.returncode == 2 and f"pids {process.pid}, {other.pid}; give the pid of one" in done.stderr
+        code, _, err = told(name)
+    assert code == 2 and f"pids {process.pid}, {other.pid}; give the pid of one" in err
 
 
 def traced(name, folder):

@@ -7,10 +7,8 @@ import os
 import pickle
 import subprocess
 import sys
-import warnings
 
 import pytest
-import torch
 from processes import eventually, forked
 from trainers import Rows, Stream, Together, listed, names, run, trainer
 
@@ -231,19 +229,3 @@ def test_a_disk_that_is_full_ends_the_trace_and_not_the_pass(tmp_path, monkeypat
     monkeypatch.undo()
     assert run(loader) == 8
     loader.close()
-
-
-# ---- torch's profiler ---------------------------------------------------------------------------------------------
-
-
-def test_the_profilers_label_is_the_one_that_torchs_tools_look_for(tmp_path):
-    """They go by the beginning and the end of it; see torch.utils.data.dataloader and the TensorBoard plugin."""
-    loader = ringbuf.torch.RingLoader(Rows(), 8, num_workers=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the profiler itself
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            run(loader)
-    profile.export_chrome_trace(str(tmp_path / "torch.json"))
-    events = json.loads((tmp_path / "torch.json").read_text())["traceEvents"]
-    waits = [event for event in events if event["name"].startswith("enumerate(DataLoader)#")]
-    assert len(waits) == 9 and all(event["name"].endswith(".__next__") and event["ph"] == "X" for event in waits)

@@ -102,7 +102,7 @@ def listed(samples):
 
 
 ENDLESS = """
-import itertools, sys
+import itertools, sys, time
 sys.path.insert(0, {here!r})
 from trainers import Rows
 import ringbuf
@@ -110,7 +110,7 @@ if __name__ == "__main__":
     loader = ringbuf.RingLoader(Rows(), 4, num_workers={workers}, {options})
     for number in itertools.count():
         for batch in loader:
-            pass
+            time.sleep(0.001)  # it is to be looked at, not to keep a processor busy
         if number == 0:
             print("running", flush=True)
 """

@@ -23,7 +23,7 @@ EXAMPLES = """\
 
 SECONDS = 10.0
 SHORTEST_S, LONGEST_S = 0.001, 0.05  # between two looks at the loader
-FULL, EMPTY = 1024, 128  # records of one log, of 4096: look sooner, look later
+FULL, EMPTY = 512, 128  # records of one log, of 2048: look sooner, look later
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from ringbuf.telemetry.snapshot import Snapshot
 
 __all__ = ["Page", "attach"]
 
-RECORDS = 4096  # of each log: of a quick loader, those of some 10 ms
+RECORDS = 2048  # of each log: of the quickest loaders, those of some 5 ms
 NAME_BYTES, PROGRAM_BYTES = 256, 128  # with the zero at the end
 WORD = 8
 

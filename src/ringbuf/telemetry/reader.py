@@ -14,7 +14,7 @@ from ringbuf.errors import CorruptSegment
 from ringbuf.telemetry import _meter
 from ringbuf.telemetry._meter import Memory, Sizes
 from ringbuf.telemetry.events import Cursor, Events, cursor_of, read_events
-from ringbuf.telemetry.snapshot import MOST_RECORDS, MOST_ROWS, WORD, Snapshot, WorkerSnapshot, header_of, snapshot_of
+from ringbuf.telemetry.snapshot import WORD, Snapshot, WorkerSnapshot, header_of, snapshot_of
 
 __all__ = ["Reader"]
 
@@ -67,8 +67,8 @@ class Reader:
         return snapshot_of(self._header, self._open()[: self._rows_end].tolist(), taken_ns)
 
     def events(self, since: Cursor | None = None) -> Events:
-        """What was logged since a cursor, at most the last 4096 spans of the consumer and of each worker: that is what the
-        quickest loaders do within some 10 ms. None: all that is there."""
+        """What was logged since a cursor, at most the last 2048 spans of the consumer and of each worker: that is what the
+        quickest loaders do within some 5 ms. None: all that is there."""
         return read_events(self._open(), self._header, since)
 
     def cursor(self) -> Cursor:
@@ -109,6 +109,3 @@ def _lives(pid: int) -> bool:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     return False
-
-
-assert MOST_BYTES >= WORD * _meter.page_words(MOST_ROWS, 4096) and MOST_RECORDS >= 4096

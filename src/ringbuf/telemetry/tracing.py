@@ -23,7 +23,7 @@ from ringbuf.telemetry.reader import Reader
 __all__ = ["TraceFile", "Tracer", "Tracks", "check_trace_path"]
 
 END = "\n]\n"
-TURNS = 256  # calls of next() between two writes, at most: a log has room for more
+TURNS = 128  # calls of next() between two writes, at most: a log has room for more
 PAUSE_NS = 100_000_000  # and this, where they are slow
 ROOM = 1000  # for the threads of one page
 
