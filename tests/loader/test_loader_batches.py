@@ -354,6 +354,8 @@ def test_the_account_adds_up(num_workers):
     assert stats.wait_ns > 0
     assert stats.workers == num_workers
     assert stats.slots == (2 * num_workers + 2 if num_workers else 0)
-    table = str(stats).splitlines()
+    lines = str(stats).splitlines()
+    table, workers = lines[: lines.index("")], lines[lines.index("") + 1 :]
     assert table[0].split() == ["batches", "6"]
-    assert len({len(line) for line in table}) == 1
+    assert len({len(line) for line in table}) == len({len(line) for line in workers}) == 1
+    assert len(workers) == 1 + max(1, num_workers)

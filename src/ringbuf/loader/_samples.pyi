@@ -1,10 +1,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from ringbuf.telemetry._meter import WorkerMeter
+
 class Samples:
     at: Any
     def __init__(
-        self, dataset: Any, pause: Callable[[], int], substitute: Callable[[Any, Exception], Any] | None
+        self,
+        dataset: Any,
+        pause: Callable[[], int],
+        substitute: Callable[[Any, Exception], Any] | None,
+        meter: WorkerMeter,
     ) -> None: ...
     def begin(self, indices: list, prepare: Callable[[int], object] | None = None) -> Samples: ...
     def __iter__(self) -> Samples: ...

@@ -2,6 +2,9 @@
 """The samples of a batch, by index: what is done once for each of them."""
 
 cimport cython
+from libc.stdint cimport int64_t
+
+from ringbuf.telemetry._meter cimport WorkerMeter, now_ns
 
 from ringbuf.loader.substitute import LEFT_OUT as _LEFT_OUT
 
@@ -15,16 +18,18 @@ cdef class Samples:
     pause: called now and then between samples; returns how many may be made before the next call.
     substitute: called as substitute(index, error) when the making of a sample failed; returns what to use instead, which may be
         LEFT_OUT. None: errors are raised.
+    meter: where the time that the dataset takes is noted.
     at: the index of the sample in hand; None before the first and after the last one.
     """
 
     cdef object dataset, pause, substitute, prepare
+    cdef WorkerMeter meter
     cdef list indices
     cdef Py_ssize_t next, left
     cdef public object at
 
-    def __init__(self, dataset, pause, substitute):
-        self.dataset, self.pause, self.substitute = dataset, pause, substitute
+    def __init__(self, dataset, pause, substitute, WorkerMeter meter not None):
+        self.dataset, self.pause, self.substitute, self.meter = dataset, pause, substitute, meter
         self.indices = []
 
     def begin(self, list indices not None, prepare=None):
@@ -53,12 +58,20 @@ cdef class Samples:
 
     cdef object make(self):
         cdef Py_ssize_t place = self.next
+        cdef int64_t began
         self.next = place + 1
         self.at = self.indices[place]
         if self.prepare is not None:
             self.prepare(place)
+        self.meter.samples += 1
         try:
-            return self.dataset[self.at]
+            if not self.meter.timing:
+                return self.dataset[self.at]
+            began = now_ns()
+            try:
+                return self.dataset[self.at]
+            finally:
+                self.meter.load_ns += now_ns() - began
         except StopIteration as stop:  # let through, it would end the batch in silence
             error = no_sample(self.at)
             if self.substitute is None:

@@ -14,6 +14,7 @@ from ringbuf.loader._course import Course
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.fetch import make_fetcher
 from ringbuf.loader.iterator import Settings, WorkerIterator
+from ringbuf.loader.observed import Observed, given_name
 from ringbuf.loader.passes import InProcessIterator, Pass, Promise
 from ringbuf.loader.rings import RingPool, first_slot_bytes
 from ringbuf.loader.source import Source
@@ -21,6 +22,8 @@ from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.state import Bookmark, Fingerprint
 from ringbuf.loader.stats import Account, LoaderStats
 from ringbuf.loader.substitute import Substitute, check_policy
+from ringbuf.telemetry._meter import WorkerMeter
+from ringbuf.telemetry.tracing import check_trace_path
 
 __all__ = ["LoaderBase", "Opening"]
 
@@ -113,6 +116,8 @@ class LoaderBase:
         max_restarts: int,
         seed_by: str,
         on_error: str | Callable,
+        name: str | None,
+        trace: Any,
     ) -> None:
         """Check and keep what torch's loader does not have."""
         self.slots = slots
@@ -123,6 +128,8 @@ class LoaderBase:
         self.max_restarts = max_restarts
         self.seed_by = seed_by
         self.on_error = on_error
+        self.name = name
+        self.trace = None if trace is None else check_trace_path(trace)
         self._check_ring_options()
 
     def _check_ring_options(self) -> None:
@@ -150,6 +157,7 @@ class LoaderBase:
         if not isinstance(restarts, int) or isinstance(restarts, bool) or restarts < 0:
             raise ValueError(f"max_restarts should be a non-negative int, but got {restarts!r}; 0 replaces no worker")
         check_policy(self.on_error)
+        given_name(self.name)
 
     # ---- passes
 
@@ -192,14 +200,19 @@ class LoaderBase:
             "course": course,
             "index_sampler": self._index_sampler,
             "account": self._account,
+            "length": self._pass_length(),
             "promise": self._promise(),
             "finish": self._finish(),
             "to_skip": course.to_skip,
         }
+        observed = self._observe()
         if self.num_workers > 0:
-            iterator: Pass = self._worker_pass(settings=self._settings(opening), pool=self._pool, **common)
+            settings = self._settings(opening)
+            iterator: Pass = self._worker_pass(settings=settings, pool=self._pool, observed=observed, **common)
         else:
-            iterator = self._in_process_pass(fetcher=self._fetcher(opening), **common)
+            observation, maker = observed.own()
+            fetcher = self._fetcher(opening, maker)
+            iterator = self._in_process_pass(fetcher=fetcher, maker=maker, observation=observation, **common)
         self._iterators.add(iterator)
         return iterator
 
@@ -252,11 +265,23 @@ class LoaderBase:
         )
         return course, opening
 
+    def _pass_length(self) -> int | None:
+        """Batches of a pass, where that is easily told; asking an iterable dataset has consequences."""
+        if not self._iterable:
+            with contextlib.suppress(Exception):  # a sampler that has no length, or only in some circumstances
+                return len(self._index_sampler)
+        return None
+
     def _promise(self) -> Promise | None:
         promised = self._IterableDataset_len_called
         return Promise(self.dataset, promised) if promised is not None and self._iterable else None
 
-    def _fetcher(self, opening: Opening) -> Any:
+    def _observe(self) -> Observed:
+        if self._observed is None:
+            self._observed = Observed(given_name(self.name), self.trace)
+        return self._observed
+
+    def _fetcher(self, opening: Opening, maker: WorkerMeter) -> Any:
         return make_fetcher(
             self.dialect.begin_pass(self.dataset, opening.shared_seed),
             iterable=self._iterable,
@@ -265,6 +290,7 @@ class LoaderBase:
             collate_fn=self.collate_fn,
             batched=self._auto_collation,
             in_rows=self.dialect.rows_in_process,
+            meter=maker,
             substitute=None if self.on_error == "raise" else Substitute(self.on_error),
         )
 
@@ -378,7 +404,8 @@ class LoaderBase:
 
     def stats(self) -> LoaderStats:
         """What this loader has done since it was made."""
-        return self._account.stats(workers=self.num_workers)
+        snapshots = [] if self._observed is None else self._observed.snapshots()
+        return self._account.stats(workers=self.num_workers, snapshots=snapshots)
 
     def reset(self) -> None:
         """End the workers that are kept from pass to pass; the next pass starts new ones, which see the dataset as it is
@@ -399,6 +426,8 @@ class LoaderBase:
             iterator.close()
         self._iterator = None
         self._pool.close()
+        if self._observed is not None:
+            self._observed.close()
 
     def __enter__(self) -> Any:
         return self
@@ -411,6 +440,7 @@ class LoaderBase:
     def _set_up_life(self) -> None:
         self._closed = False
         self._account = Account()
+        self._observed: Observed | None = None
         self._pool = RingPool()
         self._iterators: weakref.WeakSet[Pass] = weakref.WeakSet()
         self._epoch: int | None = None
@@ -420,7 +450,7 @@ class LoaderBase:
     def __getstate__(self) -> dict:
         """The settings: a copy is a fresh loader, with nothing under way."""
         state = self.__dict__.copy()
-        for name in ("_account", "_pool", "_iterators", "_closed", "_epoch", "_bookmark", "_pending"):
+        for name in ("_account", "_observed", "_pool", "_iterators", "_closed", "_epoch", "_bookmark", "_pending"):
             del state[name]
         state["_iterator"] = None
         return state

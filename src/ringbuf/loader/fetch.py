@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import getitem
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from ringbuf.loader.collate import Irregular, Stack
 from ringbuf.loader.dialect import Dialect
 from ringbuf.loader.seeding import seed_sample
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver, Substitute
+from ringbuf.telemetry._meter import Loads, WorkerMeter
 
 __all__ = ["LEFT_OUT", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "PrivateRoom", "Room", "make_fetcher"]
 
@@ -67,6 +69,7 @@ class Fetcher:
     at: the index of the sample in hand, for messages; None where there is none.
     pause: called now and then between samples; returns how many samples may be made before the next call.
     substitute: what stands in for a sample whose making failed.
+    meter: where it is noted how long the dataset takes.
     """
 
     at: Any = None
@@ -81,6 +84,7 @@ class Fetcher:
         in_rows: bool = True,
         pause: Callable[[], int] | None = None,
         substitute: Substitute | None = None,
+        meter: WorkerMeter | None = None,
     ):
         self.dataset = dataset
         self._dialect = dialect
@@ -91,6 +95,7 @@ class Fetcher:
         self._as_is = collate_fn is dialect.convert
         self._pause = pause if pause is not None else _no_pause
         self._substitute = substitute
+        self._meter = meter if meter is not None else WorkerMeter.unseen()
         self._stack: Stack | None = None  # that of the last batch
 
     def fetch(self, job: Job, room: Room, *, private: bool) -> Any:
@@ -141,7 +146,7 @@ class MapFetcher(Fetcher):
     def __init__(self, dataset: Any, **common: Any):
         super().__init__(dataset, **common)
         substitute = None if self._substitute is None else self._substitute.sample
-        self._samples = Samples(dataset, self._pause, substitute)
+        self._samples = Samples(dataset, self._pause, substitute, self._meter)
         self._in_place = self._batched and self._collate_fn is self._dialect.collate and _writes_in_place(dataset)
         self._template: Any = None  # a sample, for the layout of the next batch
         self._shared: Shared | None = None
@@ -155,12 +160,14 @@ class MapFetcher(Fetcher):
 
     def lend(self, job: Job, places: Iterable[int]) -> Iterator:
         """The samples at some places of a batch that somebody else makes. Whatever goes wrong is raised."""
+        make = self._lend_row if self._in_place else partial(getitem, self.dataset)
         for place in places:
             self._pause()
             index = job.index[place]
             if job.seed is not None:
                 seed_sample(job.seed, job.batch, place)
-            yield self._lend_row(index) if self._in_place else self.dataset[index]
+            self._meter.count_samples(1)
+            yield self._meter.load(make, index)
 
     @property
     def at(self) -> Any:
@@ -174,11 +181,12 @@ class MapFetcher(Fetcher):
                 sample = self._sample(job, 0, index)
                 return sample if sample is LEFT_OUT else self._deliver(sample, private)
             if self._in_place:
-                return self._fetch_in_place(job, list(index), room)
+                return self._meter.load(self._fetch_in_place, job, list(index), room)
             if getattr(self.dataset, "__getitems__", None):
                 return self._fetch_together(job, room)
             if not self._in_rows:
                 samples = list(self._begin(job, list(index)))
+                self._meter.loaded()
                 return self._collate_fn(samples) if samples or not len(index) else LEFT_OUT
             indices = list(index)
             collate.first_of(indices)
@@ -218,7 +226,8 @@ class MapFetcher(Fetcher):
         if job.seed is not None:
             seed_sample(job.seed, job.batch, 0)
         try:
-            samples = self.dataset.__getitems__(indices)
+            samples = self._meter.load(self.dataset.__getitems__, indices)
+            self._meter.count_samples(len(samples) if type(samples) is list else 1)
         except Exception:
             if self._substitute is None:
                 raise
@@ -308,6 +317,7 @@ class MapFetcher(Fetcher):
                 self._put(stack, instead)
         else:
             stack.filled += 1
+            self._meter.count_samples(1)
 
 
 class IterableFetcher(Fetcher):
@@ -316,7 +326,7 @@ class IterableFetcher(Fetcher):
     def __init__(self, dataset: Any, *, drop_last: bool, **common: Any):
         super().__init__(dataset, **common)
         self._drop_last = drop_last
-        self._iterator = iter(dataset)
+        self._iterator = Loads(iter(dataset), self._meter)
         self._ended = False
         self._full_seen = False
 
@@ -359,8 +369,9 @@ class IterableFetcher(Fetcher):
         return self._stack_up(next(each := iter(gathered)), each, len(gathered), None, room)
 
     def _fetch_gathered(self, rows: int) -> Any:
-        first = self._take()
-        return self._collated(self._collate_fn, [first, *self._further(rows)])
+        samples = [self._take(), *self._further(rows)]
+        self._meter.loaded()
+        return self._collated(self._collate_fn, samples)
 
     def _further(self, rows: int) -> Iterator:
         """The samples that complete a batch, as far as there are so many."""

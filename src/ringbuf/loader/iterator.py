@@ -8,6 +8,7 @@ than there are workers, further batches are handed out as private copies.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter, deque
@@ -27,12 +28,14 @@ from ringbuf.loader.lifecycle import Crew
 from ringbuf.loader.logbook import EPOCH, NOWHERE, Logbook
 from ringbuf.loader.losses import Losses
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish
+from ringbuf.loader.observed import Observation, Observed
 from ringbuf.loader.passes import Pass
 from ringbuf.loader.rings import DataRings, RingPool
 from ringbuf.loader.sharing import Offer
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import LEFT_OUT, PassedOver
 from ringbuf.loader.tasks import TaskBoard
+from ringbuf.telemetry._meter import Consumer
 
 __all__ = ["Settings", "WorkerIterator"]
 
@@ -93,8 +96,9 @@ class _ToldBefore(Exception):
 class WorkerIterator(Pass):
     """Hands out what its workers make."""
 
-    def __init__(self, *, settings: Settings, pool: RingPool, **common: Any):
-        super().__init__(**common)
+    def __init__(self, *, settings: Settings, pool: RingPool, observed: Observed, **common: Any):
+        observation = observed.borrow(settings.spec.num_workers)
+        super().__init__(observation=observation, **common)
         from multiprocessing import util
 
         self._settings = settings
@@ -111,7 +115,10 @@ class WorkerIterator(Pass):
         # Runs when this object is collected, and at exit; never in a forked child.
         memory = [thing for thing in (self._logbook, self._offer) if thing is not None]
         self._end = util.Finalize(
-            self, _end, args=(self._crew, self._board, self._rings, pool, memory), exitpriority=EXIT_PRIORITY
+            self,
+            _end,
+            args=(self._crew, self._board, self._rings, pool, memory, observed, observation),
+            exitpriority=EXIT_PRIORITY,
         )
         # One slot for each worker stays in play, if there are so many.
         self._most_held = self._rings.slots - max(1, min(settings.spec.num_workers, self._rings.slots - 2))
@@ -128,6 +135,7 @@ class WorkerIterator(Pass):
         self._arrived: list[Lease] = []  # at most one answer, which nobody looked at yet
         self.hand_out: Callable[[Lease], Any] | None = None  # what becomes of a batch, in place of views of it
         self._account_for_ring()
+        self._announce()
         try:
             self._crew.start(self._letters)
             self._begin()
@@ -169,6 +177,8 @@ class WorkerIterator(Pass):
             self._done = False
             self._num_yielded = 0
             self._course, self._promise, self._to_skip = course, promise, list(to_skip)
+            self._length = loader._pass_length()
+            self._announce()
             self._begin()
             self._steady = True
 
@@ -227,7 +237,7 @@ class WorkerIterator(Pass):
             if self._arrived[0].target == END:
                 passed_over = PassedOver.decode(memoryview(self._arrived[0]))
                 self._go_on(task)
-                self._account.note(passed_over)
+                self._note(passed_over)
                 continue
             if self._to_skip and self._skipped(task):
                 try:
@@ -259,6 +269,7 @@ class WorkerIterator(Pass):
 
     def _deliver(self, task: Task) -> None:
         self._course.deliver(task.batch, task.worker_id or 0)
+        self._meter.take(task.batch, task.worker_id)
 
     def _skipped(self, task: Task) -> bool:
         """Whether what a task is answered with was delivered before this pass was resumed; asked once for each answer. The
@@ -308,25 +319,24 @@ class WorkerIterator(Pass):
             failure = self._read_failure(task, lease)
             del lease
             self._report(failure)
-        rings, account = self._rings, self._account
+        rings = self._rings
         copy = rings.current.held > self._most_held and task.generation == rings.newest
-        account.bytes += lease.nbytes
+        self._meter.received(lease.nbytes, copy)
         if copy:
-            account.copies += 1
-            if not account.warned_of_copies:
-                account.warned_of_copies = True
+            if not self._account.warned_of_copies:
+                self._account.warned_of_copies = True
                 self._warn_of_copies()
         elif self.hand_out is not None and kind == BATCH:
             return self.hand_out(lease)
         batch = _messages.read(lease, copy, True, True)
         if kind == NOTED:
             within, passed_over = batch
-            account.note(PassedOver(*passed_over))
+            self._note(PassedOver(*passed_over))
             batch = LEFT_OUT if within is None else within[0]
         return batch if self._finish_batch is None else self._finished(batch)
 
     def _report(self, failure: Failure) -> NoReturn:
-        self._account.note(PassedOver(*failure.passed_over))
+        self._note(PassedOver(*failure.passed_over))
         error = failure.exception()
         if failure.fatal:
             self._failure = error
@@ -347,6 +357,8 @@ class WorkerIterator(Pass):
         self._done = self._course.finished = True
         if not self._settings.persistent:
             self._end()
+        else:
+            self._observation.flush()
         raise StopIteration
 
     # ---- tasks out
@@ -541,7 +553,8 @@ class WorkerIterator(Pass):
         """What a new worker gets before anything else."""
         log = (["log", source, skipped], None if self._logbook is None else self._logbook.fileno())
         shared = (["shared"], None if self._offer is None else self._offer.fileno())
-        return [*self._board.letters(worker_id), self._ring_message(), log, shared]
+        page = (["page"], self._observation.page.fileno())
+        return [page, *self._board.letters(worker_id), self._ring_message(), log, shared]
 
     # ---- when no answer comes
 
@@ -590,6 +603,7 @@ class WorkerIterator(Pass):
             recalled = self._board.recall(None if self._shared else worker_id)
             self._tasks.take_back({task.number for task in lost}.union(recalled))
             self._account.restarts += 1
+            self._meter.add(Consumer.RESTARTS, 1)
             self._crew.replace(worker_id, letters)
         except Exception as error:
             self._failure = error
@@ -665,6 +679,14 @@ class WorkerIterator(Pass):
     def _account_for_ring(self) -> None:
         rings = self._rings
         self._account.ring(slots=rings.slots, slot_bytes=rings.slot_bytes, generations=rings.newest + 1)
+        self._observation.note_ring(workers=self._num_workers, slots=rings.slots, slot_bytes=rings.slot_bytes)
+
+    def _gauge(self) -> None:
+        if self._crew.stopped:
+            return
+        with contextlib.suppress(Closed):  # by a signal handler
+            ring = self._rings.current
+            self._meter.gauge(ring.held, ring.ready(), self._tasks.out)
 
     def _warn_of_copies(self) -> None:
         rings = self._rings
@@ -681,7 +703,15 @@ class WorkerIterator(Pass):
         )
 
 
-def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool, memory: list[Logbook | Offer]) -> None:
+def _end(
+    crew: Crew,
+    board: TaskBoard,
+    rings: DataRings,
+    pool: RingPool,
+    memory: list[Logbook | Offer],
+    observed: Observed,
+    observation: Observation,
+) -> None:
     """What an iterator leaves to be done."""
     try:
         crew.stop()
@@ -690,6 +720,7 @@ def _end(crew: Crew, board: TaskBoard, rings: DataRings, pool: RingPool, memory:
         for thing in memory:
             thing.close()
         pool.give_back(rings)
+        observed.give_back(observation)
 
 
 def _with_index(error: Exception, index: Any, iterable: bool) -> Exception:

@@ -65,6 +65,9 @@ class RingLoader(LoaderBase):
         sample, so that samples do not depend on the number of workers; for datasets with `__getitem__`.
     on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
         sample to use instead, called in the worker. `stats().failed` tells which.
+    name: what `ringbuf trace` and ringbuf.telemetry find it by while it runs; by default $RINGBUF_NAME, or else loader-PID. A
+        further loader of the same process that would be called so gets -2 after it, and so on.
+    trace: a file for Perfetto (ui.perfetto.dev), begun anew by the first pass: what each worker and the consumer did when.
     """
 
     dialect = Arrays
@@ -97,6 +100,8 @@ class RingLoader(LoaderBase):
         max_restarts: int = 3,
         seed_by: str = "worker",
         on_error: str | Callable[[Any, Exception], Any] = "raise",
+        name: str | None = None,
+        trace: Any = None,
     ):
         self._initialized = False
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
@@ -140,6 +145,8 @@ class RingLoader(LoaderBase):
             max_restarts=max_restarts,
             seed_by=seed_by,
             on_error=on_error,
+            name=name,
+            trace=trace,
         )
 
         self._IterableDataset_len_called: int | None = None

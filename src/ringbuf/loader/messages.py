@@ -6,8 +6,9 @@
 A task is answered by one BATCH, NOTED, FAILED or END message under its own number; GROW, as often as it comes, stands
 in front of the answer: "I need larger slots; look for my answer in a larger ring".
 
-The channel (channel.py) carries, from main: "tasks", "annex" and "ring" with their descriptors, "log" and "shared" with those
-of the logbook and of the offer to make a first batch together, if there are any, "refused" when there is no larger ring, "stop".
+The channel (channel.py) carries, from main: "tasks", "annex" and "ring" with their descriptors, "page", "log" and "shared" with
+those of the loader's page, of the logbook and of the offer to make a first batch together, if there are any, "refused" when there
+is no larger ring, "stop".
 From a worker: "failure" with the memory of an oversized failure, "last words".
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from ringbuf.loader.failure import Failure
 from ringbuf.loader.messages import BATCH, END, FAILED, GROW, NOTED, Wish, fill
 from ringbuf.loader.post import LOOK_S, Post
 from ringbuf.loader.substitute import LEFT_OUT, NOTHING, PassedOver
+from ringbuf.telemetry._meter import WorkerMeter
 
 __all__ = ["Draft", "Outlet", "Refused", "Stranded"]
 
@@ -40,9 +42,10 @@ class Outlet:
     in all that arrive, up to the first that is large enough.
     """
 
-    def __init__(self, post: Post, worker_id: int):
+    def __init__(self, post: Post, worker_id: int, meter: WorkerMeter):
         self._post = post
         self._worker_id = worker_id
+        self._meter = meter
         self._generation = -1
         self._slot_bytes = 0
         self._ring: Ring
@@ -72,10 +75,12 @@ class Outlet:
         return lambda: ring.stats()["published"] != before
 
     def end(self, number: int, passed_over: PassedOver) -> None:
+        self._meter.end()
         fill(self._claim(number, END), passed_over.encode(FIRST_PAGE_BYTES))
 
     def fail(self, number: int, failure: Failure) -> None:
         """Answer a task with what went wrong."""
+        self._meter.end()
         room = self._slot_bytes + FRAME_ROOM
         payload = failure.encode()
         if len(payload) > room:
@@ -90,22 +95,35 @@ class Outlet:
         fill(claim, payload)
 
     def _claim(self, number: int, kind: int) -> Claim:
+        try:
+            return self._ring.claim(tag=number, target=kind, timeout=0)
+        except Full:
+            return self._claim_later(number, kind)
+
+    def _claim_later(self, number: int, kind: int) -> Claim:
         # There is a free slot for each task that was given out: waiting is for a moment, or for a dead peer's slot.
-        while True:
-            try:
-                return self._ring.claim(tag=number, target=kind, timeout=LOOK_S)
-            except Full:
+        self._meter.wait_for_slot()
+        try:
+            while True:
                 self._post.look()
+                with contextlib.suppress(Full):
+                    return self._ring.claim(tag=number, target=kind, timeout=LOOK_S)
+        finally:
+            self._meter.has_slot()
 
     def _ask_for_more(self, number: int, needed_bytes: int) -> None:
         fill(self._claim(number, GROW), Wish(needed_bytes, self._worker_id).encode())
-        while needed_bytes > self._slot_bytes:
-            message, descriptors = self._post.wait_for(
-                lambda message: message[0] == "ring" or message == ["refused", number]
-            )
-            if message[0] == "refused":
-                raise Refused
-            self._take_in(message, descriptors)
+        self._meter.wait_for_slot()
+        try:
+            while needed_bytes > self._slot_bytes:
+                message, descriptors = self._post.wait_for(
+                    lambda message: message[0] == "ring" or message == ["refused", number]
+                )
+                if message[0] == "refused":
+                    raise Refused
+                self._take_in(message, descriptors)
+        finally:
+            self._meter.has_slot()
 
     def _take_in(self, message: list, descriptors: list[int]) -> None:
         _, generation, slot_bytes = message
@@ -123,10 +141,14 @@ class Outlet:
 
 class Draft:
     """The answer to one task while it is made, and the room for it (fetch.Room). As a context manager it gives an
-    unpublished slot back."""
+    unpublished slot back.
 
-    def __init__(self, outlet: Outlet, number: int):
+    meter: to be told when it is made.
+    """
+
+    def __init__(self, outlet: Outlet, number: int, meter: WorkerMeter | None = None):
         self._outlet = outlet
+        self._meter = meter
         self._number = number
         self._kind = BATCH
         self._claim: Claim | None = None
@@ -158,7 +180,8 @@ class Draft:
         """
         if self._claim is not None and self._writer is None:
             if not passed_over.count:
-                self._commit(self._stack.form.write(self._claim))
+                self._commit(self._claim, self._stack.form.write(self._claim))
+                self._claim = None
                 return
             batch = batch.finish()
         if passed_over.count:
@@ -167,7 +190,7 @@ class Draft:
             plan = frame.plan(batch, pickle=True)
             claim = self._outlet.claim(self._number, _needed_bytes(plan), self._kind)
             with claim:
-                claim.commit(plan.write(claim))
+                self._commit(claim, plan.write(claim))
             return
         if self._kind != BATCH:
             self._publish_in_larger_slot(batch)
@@ -178,11 +201,14 @@ class Draft:
             self._publish_in_larger_slot(batch)
             return
         self._stack.form = self._writer.form
-        self._commit(nbytes)
-
-    def _commit(self, nbytes: int) -> None:
-        self._claim.commit(nbytes)
+        self._commit(self._claim, nbytes)
         self._claim = None
+
+    def _commit(self, claim: Claim, nbytes: int) -> None:
+        # Before: whoever has the batch finds all about it, and how long we wait for a processor after it is not its time.
+        if self._meter is not None:
+            self._meter.end(nbytes)
+        claim.commit(nbytes)
 
     def _publish_in_larger_slot(self, batch: Any) -> None:
         """The first sample promised less than came. A worker may hold one slot: leave this one, then take another."""
@@ -192,7 +218,7 @@ class Draft:
         self.discard()
         with self._outlet.claim(self._number, _needed_bytes(plan), self._kind) as claim:
             copy_into(claim, content)
-            claim.commit(nbytes)
+            self._commit(claim, nbytes)
 
     def discard(self) -> None:
         """Give the slot back, unpublished."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
@@ -13,8 +12,11 @@ from ringbuf.errors import Closed
 from ringbuf.loader._course import Course
 from ringbuf.loader.advice import warn
 from ringbuf.loader.fetch import LEFT_OUT, Exhausted, Fetcher, PrivateRoom
+from ringbuf.loader.observed import Observation
 from ringbuf.loader.seeding import preserved
 from ringbuf.loader.stats import Account, array_bytes
+from ringbuf.loader.substitute import PassedOver
+from ringbuf.telemetry._meter import Consumer, WorkerMeter
 
 __all__ = ["InProcessIterator", "Pass", "Promise"]
 
@@ -30,6 +32,8 @@ class Pass:
     """An iterator over batches. Any thread of its process may ask; each batch goes to one of them.
 
     index_sampler: what tells the length.
+    observation: where it is told how the pass goes.
+    length: batches of the pass, where that is known, to be told there.
     promise: what to warn about when more comes; None when nobody asked.
     finish: what becomes of each batch at last, when it is pinned for one.
     to_skip: batches of each worker to make and throw away: they were delivered before, or what went wrong with them was told.
@@ -41,6 +45,8 @@ class Pass:
         course: Course,
         index_sampler: Iterable,
         account: Account,
+        observation: Observation,
+        length: int | None,
         promise: Promise | None,
         finish: Callable[[Any], Any] | None = None,
         to_skip: Sequence[int] = (),
@@ -48,6 +54,10 @@ class Pass:
         self._course = course
         self._index_sampler = index_sampler
         self._account = account
+        self._observation = observation
+        self._length = length
+        self._meter = observation.meter
+        self._tracer = observation.tracer
         self._promise = promise
         self._finish_batch = finish
         self._to_skip = list(to_skip)
@@ -70,13 +80,17 @@ class Pass:
                 raise Closed("the loader was closed before this pass was over")
             if self._done:
                 raise StopIteration
-            began = time.monotonic_ns()
+            meter, handed_out = self._meter, False
+            if meter.wait():
+                self._gauge()
             try:
                 batch = self._produce()
+                handed_out = True
             finally:
-                self._account.wait_ns += time.monotonic_ns() - began
+                meter.got(handed_out)
+            if self._tracer is not None:
+                self._tracer.turn()
             self._num_yielded += 1
-            self._account.batches += 1
             if self._promise is not None and self._num_yielded > self._promise.samples:
                 self._warn_of_broken_promise()
             return batch
@@ -105,6 +119,19 @@ class Pass:
         """The next batch; StopIteration, with `_done` set, after the last one."""
         raise NotImplementedError
 
+    def _announce(self) -> None:
+        """The pass begins."""
+        self._observation.begin_pass(epoch=self._course.constants.get("epoch"), length=self._length)
+
+    def _gauge(self) -> None:
+        """Tell how many batches are where, now and then."""
+
+    def _note(self, passed_over: PassedOver) -> None:
+        """Samples were passed over."""
+        if passed_over.count:
+            self._meter.add(Consumer.ERRORS, passed_over.count)
+            self._account.note(passed_over)
+
     def _advice(self) -> str:
         return ""
 
@@ -119,9 +146,12 @@ class Pass:
 class InProcessIterator(Pass):
     """Makes each batch when it is asked for."""
 
-    def __init__(self, *, fetcher: Fetcher, **common: Any):
+    def __init__(self, *, fetcher: Fetcher, maker: WorkerMeter, **common: Any):
         super().__init__(**common)
         self._fetcher = fetcher
+        self._maker = maker
+        self._observation.note_ring(workers=0, slots=0, slot_bytes=0)
+        self._announce()
         # Samples that are seeded one by one would otherwise leave their mark on the program's own random streams.
         self._aside = preserved if self._course.constants.get("seed") is not None else nullcontext
 
@@ -133,19 +163,28 @@ class InProcessIterator(Pass):
                 job = next(self._course)
             except StopIteration:
                 self._end()
+            self._maker.begin(job.batch)
             try:
                 with self._aside():
                     batch = self._finished(self._fetcher.fetch(job, PrivateRoom(), private=True))
+                nbytes = array_bytes(batch)
+                if batch is not LEFT_OUT:
+                    self._maker.end(nbytes)
             except Exhausted:
                 self._end()
             except Exception:
-                self._course.deliver(job.batch)
+                self._deliver(job.batch)
                 raise
             finally:
-                self._account.note(self._fetcher.report())
-            self._course.deliver(job.batch)
-        self._account.bytes += array_bytes(batch)
+                self._maker.end()
+                self._note(self._fetcher.report())
+            self._deliver(job.batch)
+        self._meter.received(nbytes)
         return batch
+
+    def _deliver(self, number: int) -> None:
+        self._course.deliver(number)
+        self._meter.take(number)
 
     def _skip(self) -> None:
         while self._to_skip and self._to_skip[0]:
@@ -160,5 +199,6 @@ class InProcessIterator(Pass):
             self._num_yielded += 1
 
     def _end(self) -> NoReturn:
+        self._observation.flush()
         self._done = self._course.finished = True
         raise StopIteration from None

@@ -1,9 +1,10 @@
-"""A loader's account of itself."""
+"""A loader's account of itself: what its pages say (telemetry), and what is too rare or too long for them."""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ringbuf.loader.advice import warn
 from ringbuf.loader.substitute import MOST_KEPT, FailedSample, PassedOver
+from ringbuf.telemetry.snapshot import Snapshot, WorkerSnapshot
 from ringbuf.tensors import is_tensor
 
 __all__ = ["Account", "LoaderStats", "array_bytes"]
@@ -41,22 +43,49 @@ class LoaderStats:
     """Samples that failed and were passed over, with on_error="skip" or a function."""
     failed: tuple[FailedSample, ...]
     """The last 64 of them: index, error, and whether another sample took the place. Not in the table."""
+    use_ns: int
+    """Nanoseconds between two calls of next() in a pass: what the consumer does with a batch."""
+    load_ns: int
+    """Nanoseconds in the dataset, of all workers together. This and the next three are 0 where there was no memory for a page."""
+    collate_ns: int
+    """Collating and copying, of all workers together; likewise `wait_task_ns` and `wait_slot_ns`, which is time spent waiting."""
+    wait_task_ns: int
+    wait_slot_ns: int
+    by_worker: tuple[WorkerSnapshot, ...]
+    """The same for each worker. Without workers there is one, which is this process."""
 
     def __str__(self) -> str:
-        rows = [(field.name, getattr(self, field.name)) for field in fields(self) if field.name != "failed"]
-        shown = [("wait_s", f"{value / 1e9:.3f}") if name == "wait_ns" else (name, f"{value:,}") for name, value in rows]
-        width = max(len(value) for _, value in shown)
-        return "\n".join(f"{name:<12}{value:>{width}}" for name, value in shown)
+        rows = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        lines = [_shown(name, value) for name, value in rows if isinstance(value, int)]
+        width = max(len(value) for _, value in lines)
+        table = [f"{name:<12}{value:>{width}}" for name, value in lines]
+        return "\n".join(table + _table_of(self.by_worker))
+
+
+COLUMNS = ("pid", "batches", "samples", "load_ns", "collate_ns", "wait_task_ns", "wait_slot_ns")
+
+
+def _table_of(workers: Iterable[WorkerSnapshot]) -> list[str]:
+    cells = [[("worker", str(worker.id)), *(_shown(name, getattr(worker, name)) for name in COLUMNS)] for worker in workers]
+    if not cells:
+        return []
+    heads = [name for name, _ in cells[0]]
+    rows = [heads, *([value for _, value in line] for line in cells)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["", *("  ".join(f"{value:>{width}}" for value, width in zip(row, widths)) for row in rows)]
+
+
+def _shown(name: str, value: int) -> tuple[str, str]:
+    """A number and what it is called, times in seconds."""
+    if name.endswith("_ns"):
+        return name.removesuffix("ns") + "s", f"{value / 1e9:.3f}"
+    return name, str(value) if name == "pid" else f"{value:,}"
 
 
 class Account:
     """The same while it is being written; one for each loader, shared by its iterators."""
 
     def __init__(self) -> None:
-        self.batches = 0
-        self.bytes = 0
-        self.copies = 0
-        self.wait_ns = 0
         self.slots = 0
         self.slot_bytes = 0
         self.generations = 0
@@ -87,12 +116,15 @@ class Account:
                 RuntimeWarning,
             )
 
-    def stats(self, *, workers: int) -> LoaderStats:
+    def stats(self, *, workers: int, snapshots: Sequence[Snapshot]) -> LoaderStats:
+        """snapshots: of all pages of the loader."""
+        consumers = [snapshot.consumer for snapshot in snapshots]
+        by_worker = tuple(worker for snapshot in snapshots for worker in snapshot.workers if worker.state != "absent")
         return LoaderStats(
-            batches=self.batches,
-            bytes=self.bytes,
-            copies=self.copies,
-            wait_ns=self.wait_ns,
+            batches=sum(consumer.batches for consumer in consumers),
+            bytes=sum(consumer.nbytes for consumer in consumers),
+            copies=sum(consumer.copies for consumer in consumers),
+            wait_ns=sum(consumer.wait_ns for consumer in consumers),
             workers=workers,
             slots=self.slots,
             slot_bytes=self.slot_bytes,
@@ -100,6 +132,12 @@ class Account:
             restarts=self.restarts,
             errors=self.errors,
             failed=tuple(self.failed),
+            use_ns=sum(consumer.use_ns for consumer in consumers),
+            load_ns=sum(worker.load_ns for worker in by_worker),
+            collate_ns=sum(worker.collate_ns for worker in by_worker),
+            wait_task_ns=sum(worker.wait_task_ns for worker in by_worker),
+            wait_slot_ns=sum(worker.wait_slot_ns for worker in by_worker),
+            by_worker=by_worker,
         )
 
 

@@ -30,6 +30,8 @@ from ringbuf.loader.sharing import SharedBatch, Table
 from ringbuf.loader.spec import WorkerSpec
 from ringbuf.loader.substitute import Substitute
 from ringbuf.loader.tasks import Inbox, Order
+from ringbuf.telemetry._meter import WorkerMeter
+from ringbuf.telemetry.page import attach
 
 __all__ = ["Origin", "WorkerInfo", "get_worker_info", "run"]
 
@@ -99,21 +101,36 @@ def run(spec: Any, worker_id: int, end: socket.socket, origin: Origin) -> None:
 
 
 def _work(spec: Any, worker_id: int, post: Post) -> None:
+    meter = _page_of(post, worker_id)
     inbox = Inbox(post, worker_id)
-    worker = _Worker(worker_id, post, Outlet(post, worker_id), Log(post, worker_id), Table(post))
+    worker = _Worker(worker_id, post, Outlet(post, worker_id, meter), Log(post, worker_id), Table(post), meter)
     worker.set_up(spec)
+    meter.rest()
     while True:
         worker.answer(inbox.next())
         inbox.done()
 
 
+def _page_of(post: Post, worker_id: int) -> WorkerMeter:
+    """Our row in the loader's page."""
+    _, descriptors = post.wait_for(lambda message: message[0] == "page")
+    try:
+        return attach(descriptors[0], worker_id)
+    except (IndexError, OSError):  # nobody can see it, then
+        return WorkerMeter.unseen()
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
 class _Worker:
-    def __init__(self, worker_id: int, post: Post, outlet: Outlet, log: Log, table: Table):
+    def __init__(self, worker_id: int, post: Post, outlet: Outlet, log: Log, table: Table, meter: WorkerMeter):
         self._id = worker_id
         self._post = post
         self._outlet = outlet
         self._log = log
         self._table = table
+        self._meter = meter
         self._spec: WorkerSpec
         self._broken: Failure | None = None  # what every task is answered with, when set-up failed
         self._fetcher: Fetcher
@@ -147,9 +164,10 @@ class _Worker:
         if self._ended:
             return  # main asked before it knew
         job = order.job
+        self._meter.begin(job.batch)
         shared = self._shared if self._shared is not None and self._shared.number == order.number else None
         try:
-            with Draft(self._outlet, order.number) as draft:
+            with Draft(self._outlet, order.number, self._meter) as draft:
                 if shared is None:
                     batch = self._fetcher.fetch(job, draft, private=False)
                 else:
@@ -162,6 +180,7 @@ class _Worker:
             self._log.note(order.number)
             self._outlet.end(order.number, self._fetcher.report())
         except Refused:
+            self._meter.end()
             self._log.note(order.number)
         except Exception as error:
             self._log.note(order.number)
@@ -180,8 +199,12 @@ class _Worker:
             shared.help(self._lend)
 
     def _lend(self, job: Job, places: range) -> Iterator:
-        yield from self._fetcher.lend(job, places)
-        self._log.note_help()  # before they are handed over: whoever takes our place must not draw the same again
+        self._meter.begin(job.batch)
+        try:
+            yield from self._fetcher.lend(job, places)
+            self._log.note_help()  # before they are handed over: whoever takes our place must not draw the same again
+        finally:
+            self._meter.end()
 
     def _fetch(self, job: Job, draft: Draft, shared: SharedBatch) -> Any:
         """The batch that others help with."""
@@ -209,6 +232,7 @@ class _Worker:
                 collate_fn=spec.collate_fn,
                 batched=spec.batched,
                 pause=self._post.pause,
+                meter=self._meter,
                 substitute=None if spec.on_error == "raise" else Substitute(spec.on_error),
             )
         except Exception as error:  # a dataset's __iter__

@@ -17,6 +17,7 @@ from ringbuf.loader.advice import warn
 from ringbuf.loader.base import LoaderBase, Opening
 from ringbuf.loader.iterator import WorkerIterator
 from ringbuf.loader.passes import InProcessIterator
+from ringbuf.telemetry._meter import WorkerMeter
 from ringbuf.torch.dialect import Tensors
 from ringbuf.torch.rebuilding import warn_if_rebuilt
 
@@ -65,6 +66,9 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         before each sample, so that samples do not depend on the number of workers; for map-style datasets.
     on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
         sample to use instead, called in the worker. `stats().failed` tells which.
+    name: what `ringbuf trace` and ringbuf.telemetry find it by while it runs; by default $RINGBUF_NAME, or else loader-PID. A
+        further loader of the same process that would be called so gets -2 after it, and so on.
+    trace: a file for Perfetto (ui.perfetto.dev), begun anew by the first pass: what each worker and the consumer did when.
     """
 
     dialect = Tensors
@@ -99,6 +103,8 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         max_restarts: int = 3,
         seed_by: str = "worker",
         on_error: str | Callable[[Any, Exception], Any] = "raise",
+        name: str | None = None,
+        trace: Any = None,
     ):
         self._set_up_life()
         super().__init__(
@@ -129,6 +135,8 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
             max_restarts=max_restarts,
             seed_by=seed_by,
             on_error=on_error,
+            name=name,
+            trace=trace,
         )
 
     @property
@@ -176,10 +184,10 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         world_size, rank = dataloader._get_distributed_settings()
         return functools.partial(dataloader._sharding_worker_init_fn, self.worker_init_fn, world_size, rank)
 
-    def _fetcher(self, opening: Opening) -> Any:
+    def _fetcher(self, opening: Opening, maker: WorkerMeter) -> Any:
         if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
             graph_settings.apply_sharding(self.dataset, *dataloader._get_distributed_settings())
-        return super()._fetcher(opening)
+        return super()._fetcher(opening, maker)
 
     def _warn_at_iter(self) -> None:
         if self.num_workers > 0:
