@@ -31,8 +31,8 @@ FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 class RingLoader(LoaderBase):
     """Batches of a dataset, made by worker processes in shared memory and handed out as arrays that are views of it.
 
-    Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays. Batches are writable
-    and the consumer's own; keeping any number of them is safe.
+    Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays, nested as a sample is, of shape
+    `(batch_size, *shape in a sample)`. Batches are writable and the consumer's own; keeping any number of them is safe.
 
     dataset: samples by index (`__getitem__`), or in its own order (`__iter__` alone, or torch's IterableDataset).
     batch_size: samples in a batch; None delivers single samples.
@@ -52,7 +52,7 @@ class RingLoader(LoaderBase):
 
     slots: batches that the ring holds, under way and looked at; by default two more than are under way.
     slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
-    max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
+    max_bytes: bytes that all slots together may take; a batch that would need more is BatchTooLarge.
     dispatch: "static", worker k modulo num_workers makes batch k; or "pull", whichever worker is idle, so that a slow sample
         holds up nobody else; for map-style datasets, where in_order=False always does the latter. With "pull" they also make
         the rows of the first batch of a pass together, if it has the default collate_fn.
@@ -65,6 +65,9 @@ class RingLoader(LoaderBase):
         sample, so that samples do not depend on the number of workers; for datasets with `__getitem__`.
     on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
         sample to use instead, called in the worker. `stats().failed` tells which.
+
+    A pass raises what the dataset or collate_fn raised, with the worker's traceback as the cause; WorkerDied; BatchTimeout;
+    BatchTooLarge beyond max_bytes; OSError when memory is short; Closed after close().
     """
 
     dialect = Arrays

@@ -52,7 +52,7 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
 
     slots: batches that the ring holds, under way and looked at; by default two more than are under way.
     slot_bytes: room for the data of a batch, where it is known; otherwise found out from the first batches.
-    max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
+    max_bytes: bytes that all slots together may take; a batch that would need more is BatchTooLarge.
     dispatch: "static", worker k modulo num_workers makes batch k; or "pull", whichever worker is idle, so that a slow sample
         holds up nobody else; for map-style datasets, where in_order=False always does the latter. With "pull" they also make
         the rows of the first batch of a pass together, if it has the default collate_fn.
@@ -65,6 +65,9 @@ class RingLoader(LoaderBase, DataLoader[Sample]):
         before each sample, so that samples do not depend on the number of workers; for map-style datasets.
     on_error: "raise", or "skip" to leave out samples that fail, or a function of (index, exception) that returns a
         sample to use instead, called in the worker. `stats().failed` tells which.
+
+    A pass raises what the dataset or collate_fn raised, with the worker's traceback as the cause; WorkerDied; BatchTimeout;
+    BatchTooLarge beyond max_bytes; OSError when memory is short; Closed after close().
     """
 
     dialect = Tensors
