@@ -1,8 +1,8 @@
 """The pages that people read, and the blocks of code in them.
 
-A block of `python` is a program of its own; a block of `text` right below it is what it prints. In a block of `console`,
-`$ ` begins a command and the lines below are its output. A block of `sh` is commands without output. A block of `diff` is two
-programs that print the same. These comments are no part of the page:
+A block of `python` is a program of its own; a block of `text` right below it is what it prints, with `...` for what differs
+from run to run. In a block of `console`, `$ ` begins a command and the lines below are its output. A block of `sh` is commands
+without output. A block of `diff` is two programs that print the same. These comments are no part of the page:
 
     <!-- invisible-code-block: python     goes before the next block of python
     ... -->

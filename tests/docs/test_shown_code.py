@@ -11,7 +11,8 @@ from pages import PAGES, ROOT, before_and_after, blocks, commands, without_numbe
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 DEADLINE_S = 50
-LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+EXACTLY = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1 | doctest.DONT_ACCEPT_BLANKLINE
+LOOSELY = EXACTLY | doctest.NORMALIZE_WHITESPACE
 
 pytestmark = pytest.mark.docs
 
@@ -34,7 +35,8 @@ def printed(code, folder):
 
 @some("python")
 def test_the_python_of_a_page_runs(block, tmp_path):
-    assert printed(block.code, tmp_path) == block.output
+    said = printed(block.code, tmp_path)
+    assert doctest.OutputChecker().check_output(block.output, said, EXACTLY), f"{block.output!r} became {said!r}"
 
 
 @some("diff")
