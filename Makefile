@@ -20,7 +20,7 @@ TIME ?= 60# seconds for each target of fuzz
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-c verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench bench-full bench-c lint clean
+.PHONY: help test test-c docs verify test-asan-package soak fuzz memcheck coverage demo demo-torch bench bench-full bench-c lint clean
 
 help:  ## list what there is
 	@sed -n 's/^\([a-z-]*\):.*##/\1	/p' Makefile | expand -t 18
@@ -77,6 +77,9 @@ bench-full: .venv-bench/installed  ## the same with every peer and workload; tak
 
 bench-c: $(VENV)/installed  ## measure the ring in C against other queues, as far as they are installed
 	$(VENV)/bin/python -m benchmarks.c
+
+docs: $(VENV)/installed  ## build these pages into build/docs, every warning an error
+	$(VENV)/bin/python -m sphinx -W --keep-going -n --quiet docs build/docs
 
 lint: .venv-lint/installed  ## check the Python code with ruff
 	.venv-lint/bin/ruff check

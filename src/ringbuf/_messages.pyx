@@ -443,7 +443,8 @@ cdef class Messages:
         """Publish `tree`, its arrays copied into a slot.
 
         timeout: seconds to wait for a free slot; None waits for ever, 0 not at all.
-        tag: a number that consumers can ask for. target: the consumer that it is addressed to.
+        tag: a number that consumers can ask for.
+        target: the consumer that it is addressed to; ANY is for whoever takes it first.
         Raises TypeError naming the path of what cannot travel and BatchTooLarge, both before waiting;
         Full when `timeout` passes; Closed after finish() or close().
         """
@@ -490,7 +491,8 @@ cdef class Messages:
         """Borrow the oldest message, in place: the tree that was put, its arrays views of the slot.
 
         timeout: seconds to wait; None waits for ever, 0 not at all.
-        tag: take only a message with this tag. target: only one for this consumer, or for anyone.
+        tag: take only a message with this tag.
+        target: take only one for this consumer, or for anyone.
         The slot returns to the ring when the last view of it is gone, however the view came about.
         In queue mode the views are writable and nobody else's; in broadcast they are read-only.
         Raises Empty when `timeout` passes; Closed when the ring is finished and nothing is left, or is closed.

@@ -45,15 +45,19 @@ class Stats:
     wait_ns: int
     """Nanoseconds asleep."""
     free: int
-    """Slots free now; `writing`, `ready` and `reading` are the others."""
+    """Slots that are free now."""
     writing: int
+    """Slots that a producer is filling now."""
     ready: int
+    """Slots with a message that nobody has taken yet."""
     reading: int
+    """Slots that somebody has views of."""
     participants: int
     """Processes attached."""
     readers: int
     """Readers of a broadcast ring."""
     finished: bool
+    """Whether finish() was called, by whomever."""
 
 
 class Lost(NamedTuple):
@@ -68,6 +72,8 @@ class Lost(NamedTuple):
 class RingBuffer(Messages):
     """A ring of `slots` slots in shared memory, each for one tree of arrays of up to `slot_bytes` bytes in all.
 
+    slots: messages that there may be at a time, unread and looked at; 1 to 65536.
+    slot_bytes: bytes that the arrays of a message may have together.
     name: None makes an anonymous ring, which child processes inherit or receive pickled; it leaves nothing behind.
         A named ring can be reached by any process of the same user with `attach(name)`.
     mode: "queue" gives each message to one consumer, "broadcast" to every reader (16 at most).
@@ -78,6 +84,7 @@ class RingBuffer(Messages):
         are dropped.
 
     Keeping what `get` returns is always safe: a slot is free again when the last view of it is gone.
+    Raises OSError, with the bytes that are needed and free, when memory is short or the name is in use.
     """
 
     def __init__(
@@ -164,14 +171,17 @@ class RingBuffer(Messages):
 
     @property
     def slots(self) -> int:
+        """How many there are."""
         return self._core.slots
 
     @property
     def name(self) -> str | None:
+        """None for an anonymous ring."""
         return self._core.name
 
     @property
     def mode(self) -> str:
+        """"queue" or "broadcast"."""
         return self._core.mode
 
     @property
@@ -189,6 +199,7 @@ class RingBuffer(Messages):
         return [Lost(*loss) for loss in self._core.lost()]
 
     def stats(self) -> Stats:
+        """The ring's account, over all processes."""
         return Stats(**self._core.stats())
 
     def recover(self) -> int:
@@ -248,9 +259,11 @@ class Slot:
         return self
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> np.ndarray:
-        """A new array inside the slot, its contents whatever was there. BatchTooLarge when it does not fit.
+        """A new array inside the slot, its contents whatever was there.
 
-        It is the consumer's when the block ends; do not keep it.
+        shape, dtype: as of `numpy.empty`.
+        It is writable until the block ends, and then the consumer's; do not keep it. Raises BatchTooLarge when it does not fit
+        beside those that there are; TypeError for a dtype that cannot travel.
         """
         if self._claim is None:
             raise RuntimeError("this slot is not open: call empty() inside `with ring.reserve() as slot:`")

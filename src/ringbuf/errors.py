@@ -66,12 +66,8 @@ class Closed(RingbufError, *_CLOSED_BASES):
 class BatchTooLarge(RingbufError, ValueError):
     """A batch needs more room than a slot has; waiting would not help, so nobody waits.
 
-    Attributes
-    ----------
-    needed_bytes
-        What the batch asks for: a ring with `slot_bytes` of at least this much takes it.
-    available_bytes
-        What there is.
+    needed_bytes: what the batch asks for: a ring with `slot_bytes` of at least this much takes it.
+    available_bytes: what there is.
     """
 
     def __init__(self, message: str = "", *, needed_bytes: int = 0, available_bytes: int = 0):
@@ -102,14 +98,10 @@ class WorkerDied(RingbufError, RuntimeError):
     Raised once it is known that a batch is lost that comes next. Whatever is finished by then is delivered before it,
     also batches that come after the lost one.
 
-    Attributes
-    ----------
-    worker_id, pid
-        Which worker, and its process id.
-    exitcode
-        As `multiprocessing.Process.exitcode`: negative for a signal, None where it is not known.
-    indices
-        The sample indices that it had in hand.
+    worker_id: which worker, from 0 on.
+    pid: its process id.
+    exitcode: as `multiprocessing.Process.exitcode`: negative for a signal, None where it is not known.
+    indices: the sample indices that it had in hand.
     """
 
     def __init__(
@@ -139,14 +131,9 @@ class ClientDropped(SessionLost):
 class SourceFailed(RingbufError, RuntimeError):
     """The source of a server raised an exception; every client gets this, and the server stops.
 
-    Attributes
-    ----------
-    kind
-        The name of the exception's type.
-    text
-        Its message.
-    traceback
-        Where it came from, as the server's Python printed it.
+    kind: the name of the exception's type.
+    text: its message.
+    traceback: where it came from, as the server's Python printed it.
     """
 
     def __init__(self, message: str = "", *, kind: str = "", text: str = "", traceback: str = ""):

@@ -40,7 +40,11 @@ Empty = Callable[[tuple, np.dtype], np.ndarray]
 
 
 def default_collate(samples: Sequence) -> Any:
-    """One batch of `samples`, in private memory."""
+    """One batch of `samples`, in private memory: nested as a sample is, each leaf stacked to shape `(len(samples), *leaf.shape)`.
+
+    Numbers become an array of shape `(len(samples),)`; text and bytes stay a list. Raises RuntimeError, which names two
+    samples, for unequal shapes; TypeError, with its place, for a leaf that cannot be stacked.
+    """
     stack = Stack(first_of(samples), rows=len(samples))
     stack.allocate(np.empty)
     stack.fill(samples)

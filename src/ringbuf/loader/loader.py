@@ -31,8 +31,8 @@ FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 class RingLoader(LoaderBase):
     """Batches of a dataset, made by worker processes in shared memory and handed out as arrays that are views of it.
 
-    Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays. Batches are writable
-    and the consumer's own; keeping any number of them is safe.
+    Takes the arguments of torch's DataLoader, which mean the same, and yields numpy arrays, nested as a sample is, of shape
+    `(batch_size, *shape in a sample)`. Batches are writable and the consumer's own; keeping any number of them is safe.
 
     dataset: samples by index (`__getitem__`), or in its own order (`__iter__` alone, or torch's IterableDataset).
     batch_size: samples in a batch; None delivers single samples.
@@ -52,7 +52,7 @@ class RingLoader(LoaderBase):
 
     slots: batches that the ring holds, under way and looked at; by default two more than are under way.
     slot_bytes: room for the arrays of a batch, where it is known; otherwise found out from the first batches.
-    max_bytes: what all slots together may take; a batch that would need more is BatchTooLarge.
+    max_bytes: bytes that all slots together may take; a batch that would need more is BatchTooLarge.
     dispatch: "static", worker k modulo num_workers makes batch k; or "pull", whichever worker is idle, so that a slow sample
         holds up nobody else; for map-style datasets, where in_order=False always does the latter. With "pull" they also make
         the rows of the first batch of a pass together, if it has the default collate_fn.
@@ -68,6 +68,9 @@ class RingLoader(LoaderBase):
     name: what `ringbuf trace` and ringbuf.telemetry find it by while it runs; by default $RINGBUF_NAME, or else loader-PID. A
         further loader of the same process that would be called so gets -2 after it, and so on.
     trace: a file for Perfetto (ui.perfetto.dev), begun anew by the first pass: what each worker and the consumer did when.
+
+    A pass raises what the dataset or collate_fn raised, with the worker's traceback as the cause; WorkerDied; BatchTimeout;
+    BatchTooLarge beyond max_bytes; OSError when memory is short; Closed after close().
     """
 
     dialect = Arrays

@@ -53,7 +53,10 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that this process is; None in the main process."""
+    """The worker that this process is; None in the main process.
+
+    It has `id` (from 0 to `num_workers` - 1), `num_workers`, `seed` and `dataset`, which is this process's copy.
+    """
     return _info
 
 

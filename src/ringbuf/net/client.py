@@ -72,12 +72,12 @@ def connect(
     label: str | None = None,
     share: str | None = None,
 ) -> Stream:
-    """Connect to a server: by its name on this machine, or at "tcp://host:port".
+    """Connect to a server: by its name on this machine, or at `"tcp://host:port"`.
 
     timeout: seconds to wait for it to be there; None for as long as it takes.
     keys: for an address: a folder with this client's keys and the server's public one (`ringbuf keygen`).
     join: of a broadcast: "now" begins in the midst of the epoch, "next" with the next one.
-    ahead: batches that may be under way while one is worked on, at most 32.
+    ahead: batches that may be under way while one is worked on; 2 by default, at most 32.
     reconnect: go on at the same place when the server was started anew, as far as its source can.
     state: from `Stream.state_dict()`: begin where that one was.
     label: what the server calls this client in what it shows.
@@ -183,6 +183,7 @@ class Stream:
         return length
 
     def stats(self) -> StreamStats:
+        """What this stream has received, over all its epochs and sessions."""
         return StreamStats(
             batches=self._batches,
             bytes=self._bytes,

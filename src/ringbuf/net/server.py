@@ -50,7 +50,7 @@ class Server:
         batches; or a callable that returns one for each epoch, and may take the parameters `epoch`, and `start`, the first
         batch that is wanted.
     name: by which clients on this machine find it.
-    bind: an address like "tcp://127.0.0.1:5557" for clients elsewhere. Any that is not loopback needs `keys`.
+    bind: an address like `"tcp://127.0.0.1:5557"` for clients elsewhere. Any that is not loopback needs `keys`.
     mode: "split" gives each batch to one client, "broadcast" gives each to all, in the same order.
     epochs: how many there are, then the server stops; None for no end. An iterator, which ends once, is one epoch.
     compress: "lz4" or "zstd" for what goes over the network.
@@ -60,8 +60,8 @@ class Server:
     clients: of a broadcast: nothing is sent before so many are there.
     grace: seconds for which the session of a remote client outlives its connection.
     max_clients: more are refused.
-    http: an address of this machine alone, like "127.0.0.1:8265", for a status page (`/`), the same as JSON (`/status.json`) and
-        metrics for Prometheus (`/metrics`).
+    http: an address of this machine alone, like `"127.0.0.1:8265"`, for a status page (`/`), the same as JSON (`/status.json`)
+        and metrics for Prometheus (`/metrics`).
 
     `run()` serves until the last epoch is over; `start()` and `stop()`, or `with`, do so in the background.
     """
