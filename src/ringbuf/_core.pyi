@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, final
 
 from typing_extensions import Buffer
 
@@ -7,13 +7,14 @@ ANY: int
 SLOTS_MAX: int
 
 class View(NamedTuple):
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
     state: str
     pid: int
     tag: int | None
     target: int
     ticket: int
 
+@final
 class Ring:
     slots: int
     slot_bytes: int
@@ -53,12 +54,13 @@ class Ring:
     def recover(self) -> int: ...
     def ready(self) -> int: ...
     def look(self) -> list[View]: ...
-    def stats(self) -> dict[str, int]: ...
+    def stats(self) -> dict[str, Any]: ...
     def lost(self) -> list[tuple[int | None, int]]: ...
     def fileno(self) -> int: ...
     @property
     def held(self) -> int: ...
 
+@final
 class Claim:
     def commit(self, nbytes: int) -> None: ...
     def secure(self) -> None: ...
@@ -75,6 +77,7 @@ class Claim:
     @property
     def index(self) -> int: ...
 
+@final
 class Lease:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property

@@ -252,7 +252,7 @@ class Slot:
 
         It is the consumer's when the block ends; do not keep it.
         """
-        if self._claim is None:
+        if self._writer is None:
             raise RuntimeError("this slot is not open: call empty() inside `with ring.reserve() as slot:`")
         array = self._writer.empty(shape, dtype)
         self._arrays.append(array)
@@ -264,6 +264,7 @@ class Slot:
         claim, writer, arrays = self._claim, self._writer, self._arrays
         self._claim = self._writer = None
         self._arrays = []
+        assert claim is not None and writer is not None  # __enter__ set both
         with claim:
             try:
                 if kind is not None:
