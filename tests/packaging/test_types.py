@@ -17,7 +17,7 @@ PUBLIC = ["ringbuf", *(f"ringbuf.{part}" for part in ("buffer", "building", "che
 
 
 def mypy(folder, *arguments):
-    """Run `python -m mypy...` outside of the source tree, where no other configuration is; its output, None if it found nothing."""
+    """Run `python -m mypy...` in a folder without a configuration of ours; its output, None if it found nothing."""
     environment = {**os.environ, "MYPYPATH": str(HERE), "MYPY_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-m", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False)
