@@ -58,17 +58,13 @@ class Empty(RingbufError, queue.Empty, TimeoutError):
 
 if sys.version_info >= (3, 13):
 
-    class _ShutDown(queue.ShutDown, RuntimeError):
-        pass
+    class Closed(RingbufError, queue.ShutDown, RuntimeError):
+        """The ring was closed, or its stream is finished and drained."""
 
 else:
 
-    class _ShutDown(RuntimeError):
-        pass
-
-
-class Closed(RingbufError, _ShutDown):
-    """The ring was closed, or its stream is finished and drained."""
+    class Closed(RingbufError, RuntimeError):
+        """The ring was closed, or its stream is finished and drained."""
 
 
 class BatchTooLarge(RingbufError, ValueError):

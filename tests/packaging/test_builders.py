@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(ringbuf.get_include()).parent
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 
+in_cpp = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler (Debian: g++)")
+by_pkg_config = pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config")
+
 
 @pytest.fixture
 def example(tmp_path):
@@ -37,12 +40,25 @@ def asked(run, *options):
 
 
 @pytest.mark.parametrize("header", ["ringbuf.h", "ringbuf_frame.h"])
-@pytest.mark.parametrize("language", ["c11", "c17", "c++17"])
+@pytest.mark.parametrize("language", ["c11", "c17", pytest.param("c++17", marks=in_cpp)])
 def test_a_header_compiles_by_itself_without_a_warning(header, language, tmp_path, run):
     compiler, suffix = ("c++", "cpp") if "+" in language else ("cc", "c")
     source = tmp_path / f"alone.{suffix}"
     source.write_text(f"#include <{header}>\nint answer = 42;\n")
     run(compiler, f"-std={language}", *STRICT, *asked(run, "--cflags").split(), "-fsyntax-only", source)
+
+
+def test_the_c_of_the_documentation_compiles(tmp_path, run):
+    writes, reads = re.findall(r"```c\n(.*?)```", (ROOT / "docs/builders.md").read_text(), re.DOTALL)
+    source = tmp_path / "documented.c"
+    source.write_text(f"""#include <ringbuf.h>
+        #include <ringbuf_frame.h>
+        #include <stddef.h>
+        static void read_sensor(void *pixels) {{ (void)pixels; }}
+        void produce(rb_ring *ring) {{ {writes} }}
+        void consume(rb_ring *ring) {{ struct rb_slot slot; {reads} }}
+    """)
+    run("cc", "-std=c11", *STRICT, *asked(run, "--cflags").split(), "-fsyntax-only", source)
 
 
 def test_flags_are_printed_on_one_line_in_the_order_asked_for(run):
@@ -58,6 +74,7 @@ def test_the_flags_are_enough_to_build_with(tmp_path, run):
     run(tmp_path / "version")
 
 
+@by_pkg_config
 def test_the_camera_in_c_feeds_a_viewer_in_python(example, name, run):
     folder = example("c_producer")
     run("make", f"PYTHON={sys.executable}", f"CFLAGS=-O2 {' '.join(STRICT)}", folder=folder)
@@ -76,6 +93,7 @@ def test_the_simulator_in_cython_feeds_its_reader(example, name, run):
     assert int(walks) == 300 and 22 < int(distance) < 34
 
 
+@in_cpp
 def test_the_consumer_in_cpp_reads_what_python_puts_also_when_all_was_moved(example, name, run, tmp_path):
     folder, moved = example("cpp_consumer"), tmp_path / "moved here"
     for part in ("include", "lib"):
@@ -91,6 +109,7 @@ def test_the_consumer_in_cpp_reads_what_python_puts_also_when_all_was_moved(exam
     assert sum(map(int, re.findall(r" (\d+)", output.partition(":")[2].partition(",")[0]))) == 20 * 256 * 256 * 3
 
 
+@by_pkg_config
 def test_pkg_config_finds_what_was_moved(run, tmp_path):
     shutil.copytree(PACKAGE / "lib", tmp_path / "moved/lib")
     flags = run("pkg-config", "--cflags", "--libs", "ringbuf", PKG_CONFIG_PATH=str(tmp_path / "moved/lib/pkgconfig")).split()
