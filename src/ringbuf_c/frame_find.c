@@ -87,8 +87,9 @@ static bool skip(struct cursor *in)
 /* The path behind its first step, if that step is this key; NULL if not. The key is a string, or something else, which no step is. */
 static const char *behind_key(struct cursor *key, const char *path)
 {
-	bool same = path && *path++ == '/';
+	bool same = path;
 
+	path += same; /* a step begins with a / */
 	if (!eat(key, '"')) {
 		skip(key);
 		return NULL;

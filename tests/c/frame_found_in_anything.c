@@ -11,6 +11,11 @@ static const char *const schemas[] = {
 	"[[\"list\",[\"p\",2],[\"list*\",\"i\",3],[\"x\",\"<f4\",\"\"],[\"ordered\",[[\"i\",\"0x1\"],\"k\\\"\",\"z\"],\"n\",\"a\",\"a\"]],"
 	"[[\"|S5\",[1],64],[\"|V3\",[2],70],[\"<c16\",[1],128],[[\"struct\",4,0],[1],192]]]",
 	"[[\"list\",\"a\",\"a\",\"a\"],[[\"<f8\",[1],68],[\"|u1\",[257],64],[\"<c16\",[1],72]]]",
+	"[[\"dict\",[\"q\",\"r\",\"s\"],[\"list\",\"a\",[\"p\",1]],[\"data\",\"m\",\"C\",[\"x\"],\"a\"],\"a\"],"
+	"[[\"|u1\",[1],64],[\"|u1\",[1],65],[\"|u1\",[1],66],[\"|u1\",[1],67]]]",
+	"[[\"list\",[\"p\",18446744073709551615],[\"p\",1],\"a\"],[[\"|u1\",[1],64]]]",
+	"[[\"list\",\"a\",\"a\",\"a\",\"a\"],[[\"|u1\",[1099511627776,1099511627776],64],"
+	"[\"|u1\",[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],64],[\"|u1\",[18446744073709551616],64],[\"|u1\",[99999999999999999999999],64]]]",
 };
 static const char *const paths[] = {"",   "/image", "/a~1b~0", "/a~1b", "/a~", "/0",  "/1/x",   "/1/y",  "/2",   "/3",
 				    "/4", "/0/0",   "/1/z",    "/3/k",  "/3/z", "/00", "/image/0", "/1/x/", "/imag", "/3/1"};
@@ -93,11 +98,59 @@ static void check_intact(void)
 	expect(3, "/0", -EBADMSG, 0, 0);   /* not aligned */
 	expect(3, "/1", -EBADMSG, 0, 0);   /* ends behind the tail */
 	expect(3, "/2", 0, 16, 72);        /* a complex number is aligned as its halves are */
+	expect(4, "/r/x", 0, 1, 66);
+	expect(4, "/s", 0, 1, 67);
+	expect(5, "/2", -EBADMSG, 0, 0); /* more arrays than can be counted */
+	expect(6, "/0", -EBADMSG, 0, 0); /* more bytes than can be counted */
+	expect(6, "/1", -ENOTSUP, 0, 0); /* 17 dimensions */
+	expect(6, "/2", -EBADMSG, 0, 0);
+	expect(6, "/3", -EBADMSG, 0, 0);
+}
+
+static void check_nested(unsigned depth, int want)
+{
+	char schema[1000], *at = schema;
+	struct rb_array array = {0};
+	size_t bytes;
+
+	at += sprintf(at, "[");
+	for (unsigned i = 0; i < depth; i++)
+		at += sprintf(at, "[\"list\",");
+	at += sprintf(at, "\"a\"");
+	for (unsigned i = 0; i < depth; i++)
+		at += sprintf(at, "]");
+	sprintf(at, ",[[\"|u1\",[1],64]]]");
+	char *frame = make(schema, &bytes);
+	t_equal(rb_frame_find(frame, bytes, "/x", &array), want);
+	free(frame);
+}
+
+/* Each word of the header, with sizes that contradict the others or overflow with them. */
+static void check_headers(void)
+{
+	size_t bytes;
+	char *frame = make(schemas[0], &bytes);
+
+	for (size_t word = 0; word < 8; word++) {
+		const uint64_t others[] = {0, 1, 63, 64, bytes - 1, bytes + 1, UINT64_C(1) << 20, UINT64_C(1) << 63, UINT64_MAX};
+		uint64_t was;
+
+		memcpy(&was, frame + 8 * word, sizeof(was));
+		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+			put64(frame + 8 * word, others[i]);
+			look(frame, bytes);
+		}
+		put64(frame + 8 * word, was);
+	}
+	free(frame);
 }
 
 int main(void)
 {
 	check_intact();
+	check_nested(64, -ENOENT);
+	check_nested(65, -EBADMSG);
+	check_headers();
 	for (size_t i = 0; i < sizeof(schemas) / sizeof(*schemas); i++) {
 		size_t bytes;
 		char *frame = make(schemas[i], &bytes);
