@@ -7,7 +7,7 @@ VENV := .venv-test
 PRESETS := futex semaphore asan tsan# CMakePresets.json
 SEMAPHORE := $(CURDIR)/build/semaphore-package# the package again, built with RINGBUF_WAIT=semaphore
 # What the package is made of. Folders too, whose times change when a file is removed.
-SOURCES := pyproject.toml CMakeLists.txt $(shell find src -not -name '__pycache__' -not -name '*.pyc')
+SOURCES := pyproject.toml CMakeLists.txt $(shell find src cmake -not -name '__pycache__' -not -name '*.pyc')
 ASAN := $(CURDIR)/build/asan-package# and once more, with AddressSanitizer and UBSan
 # The tests that wait on a ring, to be passed by either kind of waiting.
 RING_TESTS := $(patsubst %,tests/test_%.py,core buffer leases exchange crash fork pickle)

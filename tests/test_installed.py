@@ -18,7 +18,8 @@ def test_the_wheel_holds_the_package_and_nothing_else():
     others = {file.parts[0] for file in files if file.parts[-2:] != ("bin", "ringbuf")} - {"ringbuf"}
     assert all(name.endswith(".dist-info") for name in others), others
     package = {file.suffix for file in files if file.parts[0] == "ringbuf"}
-    assert package == {".html", ".py", ".pyi", ".so", ".typed"}
+    for_builders = {".a", ".cmake", ".h", ".pc", ".pxd"}
+    assert package == {".html", ".py", ".pyi", ".so", ".typed"} | for_builders
 
 
 def test_the_version_is_that_of_the_distribution():

@@ -2,6 +2,7 @@
 
 from ringbuf._core import ANY
 from ringbuf.buffer import Lost, RingBuffer, Slot, Stats, attach
+from ringbuf.building import get_include, get_library
 from ringbuf.errors import (
     BatchTooLarge,
     ClientDropped,
@@ -64,6 +65,8 @@ __all__ = [
     "connect",
     "default_collate",
     "drop_client",
+    "get_include",
+    "get_library",
     "get_worker_info",
 ]
 

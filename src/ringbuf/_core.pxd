@@ -1,7 +1,7 @@
 # What _messages.pyx uses of _core.pyx: slots that change hands without an object for each.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from ringbuf._ringbuf cimport rb_filter, rb_ring, rb_slot
+from ringbuf cimport rb_filter, rb_ring, rb_slot
 
 
 cdef int check(int rc, Ring ring=*, object timed_out=*, object timeout=*) except -1

@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from typing_extensions import Buffer
 
@@ -7,7 +7,7 @@ ANY: int
 SLOTS_MAX: int
 
 class View(NamedTuple):
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
     state: str
     pid: int
     tag: int | None
@@ -28,6 +28,7 @@ class Peer(NamedTuple):
     owed: int
     row: int
 
+@final
 class Ring:
     slots: int
     slot_bytes: int
@@ -67,12 +68,13 @@ class Ring:
     def recover(self) -> int: ...
     def ready(self) -> int: ...
     def look(self) -> list[View]: ...
-    def stats(self) -> dict[str, int]: ...
+    def stats(self) -> dict[str, Any]: ...
     def lost(self) -> list[tuple[int | None, int]]: ...
     def fileno(self) -> int: ...
     @property
     def held(self) -> int: ...
 
+@final
 class Claim:
     def commit(self, nbytes: int) -> None: ...
     def secure(self) -> None: ...
@@ -89,6 +91,7 @@ class Claim:
     @property
     def index(self) -> int: ...
 
+@final
 class Lease:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property

@@ -21,7 +21,7 @@ from libc cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from ringbuf._ringbuf cimport *
+from ringbuf cimport *
 
 import os
 from collections import namedtuple

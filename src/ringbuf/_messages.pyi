@@ -1,9 +1,14 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, final
 
 from ringbuf._core import Lease, Ring
 
+ANY: int
+
 def read(lease: Lease, copy: bool, pickle: bool, imports: bool) -> Any: ...
+
+@final
+class Sketch: ...
 
 class Messages:
     @property

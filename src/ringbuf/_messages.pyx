@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from ringbuf._core cimport Claim, Lease, Ring, check, deadline_of, filter_of, tag_of, target_of
-from ringbuf._ringbuf cimport RB_NOW, rb_filter, rb_slot
+from ringbuf cimport RB_NOW, rb_filter, rb_slot
 
 import numpy as np
 

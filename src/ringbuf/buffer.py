@@ -265,7 +265,7 @@ class Slot:
         It is writable until the block ends, and then the consumer's; do not keep it. Raises BatchTooLarge when it does not fit
         beside those that there are; TypeError for a dtype that cannot travel.
         """
-        if self._claim is None:
+        if self._writer is None:
             raise RuntimeError("this slot is not open: call empty() inside `with ring.reserve() as slot:`")
         array = self._writer.empty(shape, dtype)
         self._arrays.append(array)
@@ -277,6 +277,7 @@ class Slot:
         claim, writer, arrays = self._claim, self._writer, self._arrays
         self._claim = self._writer = None
         self._arrays = []
+        assert claim is not None and writer is not None  # __enter__ set both
         with claim:
             try:
                 if kind is not None:

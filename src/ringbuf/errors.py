@@ -25,6 +25,7 @@ Each class also derives from what the standard library raises in the same case, 
 from __future__ import annotations
 
 import queue
+import sys
 
 __all__ = [
     "BatchTooLarge",
@@ -55,12 +56,15 @@ class Empty(RingbufError, queue.Empty, TimeoutError):
     """No message arrived within `timeout`; the stream itself goes on."""
 
 
-# queue.ShutDown came with Python 3.13; before that, RuntimeError alone.
-_CLOSED_BASES = (queue.ShutDown, RuntimeError) if hasattr(queue, "ShutDown") else (RuntimeError,)
+if sys.version_info >= (3, 13):
 
+    class Closed(RingbufError, queue.ShutDown, RuntimeError):
+        """The ring was closed, or its stream is finished and drained."""
 
-class Closed(RingbufError, *_CLOSED_BASES):
-    """The ring was closed, or its stream is finished and drained."""
+else:
+
+    class Closed(RingbufError, RuntimeError):
+        """The ring was closed, or its stream is finished and drained."""
 
 
 class BatchTooLarge(RingbufError, ValueError):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn, TextIO
 
+from ringbuf.building import ANSWERS
 from ringbuf.cli.outcome import DONE, EXIT_CODES, FAILED, INTERRUPTED, WRONG_USAGE, Failed, WrongUsage, one_line
 from ringbuf.errors import RingbufError
 
@@ -40,11 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    parser = _parser()
     try:
-        options = _parser().parse_args(arguments)
+        options = parser.parse_args(arguments)
+        if options.command is None and not options.answers:
+            parser.error("the following arguments are required: COMMAND")
     except SystemExit as end:  # of --help and --version, and of wrong usage, which is told by then
         return int(end.code or 0)
     try:
+        if options.answers:
+            print(*(answer() for answer in options.answers))
+            return DONE
         return options.run(options)
     except BrokenPipeError:
         raise
@@ -52,7 +59,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         _tell(f"ringbuf {options.command}: {one_line(error)}")
         return WRONG_USAGE
     except (Failed, RingbufError, OSError, ImportError) as error:
-        _tell(f"ringbuf {options.command}: {one_line(error)}")
+        _tell(f"ringbuf {options.command or ''}".rstrip() + f": {one_line(error)}")
         return FAILED
 
 
@@ -90,7 +97,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"ringbuf {sys.modules['ringbuf'].__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    builders = parser.add_argument_group("for builders in C, C++ and Cython", "print, for the libringbuf in this installation")
+    for name, (answer, about) in ANSWERS.items():
+        builders.add_argument(f"--{name}", action="append_const", dest="answers", const=answer, help=about)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     for name in COMMANDS:
         module = import_module(f"ringbuf.cli.{name}")
         command = commands.add_parser(

@@ -1,5 +1,7 @@
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
+
+__all__ = ["Course", "Job", "Progress", "pack", "unpack"]
 
 class Job(NamedTuple):
     batch: int
@@ -14,12 +16,13 @@ class Progress(NamedTuple):
     pulled: int = 0
     by_worker: Sequence[int] = ()
 
+@final
 class Course:
     finished: bool
     constants: dict[str, Any]
     to_skip: Sequence[int]
     def __init__(
-        self, indices: Iterable, *, numbered: bool = True, resumed: Progress | None = None, **constants: Any
+        self, indices: Iterable[Any], *, numbered: bool = True, resumed: Progress | None = None, **constants: Any
     ) -> None: ...
     def __iter__(self) -> Course: ...
     def __next__(self) -> Job: ...

@@ -25,7 +25,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from ringbuf._ringbuf cimport rb_copy_streaming
+from ringbuf cimport rb_copy_streaming
 
 import numpy as np
 

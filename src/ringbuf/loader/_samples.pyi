@@ -1,8 +1,9 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from ringbuf.telemetry._meter import WorkerMeter
 
+@final
 class Samples:
     at: Any
     def __init__(
@@ -12,7 +13,7 @@ class Samples:
         substitute: Callable[[Any, Exception], Any] | None,
         meter: WorkerMeter,
     ) -> None: ...
-    def begin(self, indices: list, prepare: Callable[[int], object] | None = None) -> Samples: ...
+    def begin(self, indices: list[Any], prepare: Callable[[int], object] | None = None) -> Samples: ...
     def __iter__(self) -> Samples: ...
     def __next__(self) -> Any: ...
 

@@ -24,7 +24,7 @@ class IterableDataset(Protocol):
     """Iterable style: samples in the dataset's own order. Each worker iterates a copy of its own: see
     `get_worker_info()` for sharing the samples out between them."""
 
-    def __iter__(self) -> Iterator: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 def is_iterable_style(dataset: Any) -> bool:

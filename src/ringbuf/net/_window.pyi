@@ -1,10 +1,13 @@
 import socket
+from typing import final
 
+@final
 class Segment:
     nbytes: int
     writable: bool
-    def __init__(self, fd: int, nbytes: int, writable: bool) -> None: ...
+    def __new__(cls, fd: int, nbytes: int, writable: bool) -> Segment: ...
 
+@final
 class Doorbell:
     held: int
     def __init__(self, sock: socket.socket, message: bytes) -> None: ...
@@ -12,6 +15,7 @@ class Doorbell:
     def part(self, goodbye: bytes) -> None: ...
     def hang_up(self) -> None: ...
 
+@final
 class Window:
     nbytes: int
     seq: int

@@ -1,10 +1,14 @@
-# What _core.pyx uses of ringbuf.h, in the order of that file. Nothing is explained twice: read the header.
+# ringbuf.h and ringbuf_frame.h for Cython, in the order of those files: `from ringbuf cimport rb_claim, ...`. Nothing is
+# explained twice: read the headers. To be compiled with ringbuf.get_include() and linked with ringbuf.get_library().
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
 cdef extern from "ringbuf.h" nogil:
     enum:
         RB_SLOTS_MAX
+        RB_PARTICIPANTS_MAX
+        RB_READERS_MAX
+        RB_NAME_MAX
         RB_LAYOUT_VERSION
     const int64_t RB_NOW
     const int64_t RB_FOREVER
@@ -31,6 +35,7 @@ cdef extern from "ringbuf.h" nogil:
         const char *name
         uint64_t slot_bytes
         uint32_t slots
+        uint32_t participants
         rb_mode mode
         rb_full full
         rb_hugepages hugepages
@@ -60,6 +65,7 @@ cdef extern from "ringbuf.h" nogil:
         uint32_t participants
         rb_mode mode
         rb_full full
+        bint redeliver
         const char *name
 
     struct rb_stats:
@@ -158,3 +164,21 @@ cdef extern from "ringbuf.h" nogil:
     void rb_wake(rb_ring *ring)
     void rb_on_pause(rb_ring *ring, int (*pause)(void *arg) noexcept nogil, void *arg)
     int64_t rb_now_ns()
+
+
+cdef extern from "ringbuf_frame.h" nogil:
+    enum:
+        RB_FRAME_ROOM
+        RB_NDIM_MAX
+        RB_DTYPE_MAX
+
+    struct rb_array:
+        const char *name
+        char dtype[RB_DTYPE_MAX]
+        uint32_t ndim
+        uint64_t shape[RB_NDIM_MAX]
+        void *data
+        uint64_t bytes
+
+    int rb_frame_lay_out(void *buffer, uint64_t capacity, rb_array *arrays, uint32_t count, uint64_t *bytes)
+    int rb_frame_find(const void *frame, uint64_t bytes, const char *path, rb_array *out)
