@@ -15,7 +15,6 @@ RING_OPTIONS = {
     "max_restarts": 7,
     "seed_by": "sample",
     "on_error": "skip",
-    "name": "framework",
 }
 
 

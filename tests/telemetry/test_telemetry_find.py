@@ -153,6 +153,18 @@ def test_two_trainers_of_one_name_are_told_apart_by_their_pids(tmp_path):
             assert reader.pid == process.pid and reader.snapshot().consumer.batches >= 16
 
 
+def test_a_subclass_may_have_a_name_of_its_own():
+    class Named(ringbuf.RingLoader):
+        name = "any text / at all"
+
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.name = Named.name
+
+    loader = Named(Rows(), 8)
+    assert run(loader) == 8 and not found(Named.name)
+
+
 # ---- processes ----------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +210,8 @@ def test_workers_of_every_start_method_are_seen(method):
         batches = iter(loader)
         next(batches)
         with telemetry.open(name) as reader:
-            assert {worker.pid for worker in reader.snapshot().workers} == {one.pid for one in batches._workers}
+            pids = {worker.pid for worker in batches._workers}
+            assert eventually(lambda: {worker.pid for worker in reader.snapshot().workers} == pids)
         assert sum(1 for _ in batches) == 7
         assert sum(worker.batches for worker in loader.stats().by_worker) == 8
 
@@ -229,3 +242,17 @@ def test_the_page_cannot_shrink_under_a_reader():
     with pytest.raises(PermissionError):
         os.ftruncate(descriptor, 0)
     os.close(descriptor)
+
+
+def test_a_pass_that_cannot_begin_leaves_the_name_to_the_next_one():
+    name = next(names)
+    with ringbuf.RingLoader(Rows(), 8, num_workers=1, name=name) as loader:
+        run(loader)
+        loader.worker_init_fn = lambda worker: None
+        loader.multiprocessing_context = "spawn"  # which cannot pickle that
+        with pytest.warns(UserWarning, match="Got pickle error"), pytest.raises(Exception, match="pickle"):
+            iter(loader)
+        loader.worker_init_fn = None
+        loader.multiprocessing_context = None
+        assert run(loader) == 8
+        assert [len(found(wanted)) for wanted in (name, f"{name}-2")] == [1, 0]

@@ -128,7 +128,7 @@ class LoaderBase:
         self.max_restarts = max_restarts
         self.seed_by = seed_by
         self.on_error = on_error
-        self.name = name
+        self.name = self._telling_name = name  # a subclass may have a name of its own, which is none of our business
         self.trace = None if trace is None else check_trace_path(trace)
         self._check_ring_options()
 
@@ -157,7 +157,7 @@ class LoaderBase:
         if not isinstance(restarts, int) or isinstance(restarts, bool) or restarts < 0:
             raise ValueError(f"max_restarts should be a non-negative int, but got {restarts!r}; 0 replaces no worker")
         check_policy(self.on_error)
-        given_name(self.name)
+        given_name(self._telling_name)
 
     # ---- passes
 
@@ -208,7 +208,14 @@ class LoaderBase:
         observed = self._observe()
         if self.num_workers > 0:
             settings = self._settings(opening)
-            iterator: Pass = self._worker_pass(settings=settings, pool=self._pool, observed=observed, **common)
+            observation = observed.borrow(self.num_workers)
+            try:
+                iterator: Pass = self._worker_pass(
+                    settings=settings, pool=self._pool, observed=observed, observation=observation, **common
+                )
+            except BaseException:
+                observed.give_back(observation)
+                raise
         else:
             observation, maker = observed.own()
             fetcher = self._fetcher(opening, maker)
@@ -278,7 +285,7 @@ class LoaderBase:
 
     def _observe(self) -> Observed:
         if self._observed is None:
-            self._observed = Observed(given_name(self.name), self.trace)
+            self._observed = Observed(given_name(self._telling_name), self.trace)
         return self._observed
 
     def _fetcher(self, opening: Opening, maker: WorkerMeter) -> Any:

@@ -97,8 +97,7 @@ class WorkerIterator(Pass):
     """Hands out what its workers make."""
 
     def __init__(self, *, settings: Settings, pool: RingPool, observed: Observed, **common: Any):
-        observation = observed.borrow(settings.spec.num_workers)
-        super().__init__(observation=observation, **common)
+        super().__init__(**common)
         from multiprocessing import util
 
         self._settings = settings
@@ -117,7 +116,7 @@ class WorkerIterator(Pass):
         self._end = util.Finalize(
             self,
             _end,
-            args=(self._crew, self._board, self._rings, pool, memory, observed, observation),
+            args=(self._crew, self._board, self._rings, pool, memory, observed, self._observation),
             exitpriority=EXIT_PRIORITY,
         )
         # One slot for each worker stays in play, if there are so many.

@@ -79,6 +79,7 @@ class Observed:
         self._idle: list[Observation] = []
         self._own: tuple[Observation, WorkerMeter] | None = None
         self._file: TraceFile | None = None
+        self._last: list[Snapshot] | None = None  # once it is closed
         self._hide = weakref.finalize(self, _hide, self._all)  # at exit as well: what is not in the trace yet
 
     def borrow(self, workers: int) -> Observation:
@@ -93,10 +94,11 @@ class Observed:
             return self._make(workers)
 
     def give_back(self, observation: Observation) -> None:
-        """For the next pass; the workers of this one are gone."""
+        """For the next pass; the workers of this one are gone. Idempotent."""
         observation.rest()
         with self._lock:
-            self._idle.append(observation)
+            if self._last is None and observation not in self._idle:
+                self._idle.append(observation)
 
     def own(self) -> tuple[Observation, WorkerMeter]:
         """The page of passes without workers, and this process as who makes batches."""
@@ -108,11 +110,15 @@ class Observed:
             return self._own
 
     def snapshots(self) -> list[Snapshot]:
-        return [observation.page.snapshot() for observation in list(self._all)]
+        return self._last if self._last is not None else [one.page.snapshot() for one in list(self._all)]
 
     def close(self) -> None:
-        """There will be no further pass. What the pages say is still there for snapshots()."""
+        """There will be no further pass, and the pages go. Idempotent; snapshots() are what they were at last."""
+        self._last = self.snapshots()
         _hide(self._all)
+        self._all.clear()
+        self._idle.clear()
+        self._own = None
         if self._file is not None:
             self._file.close()
 

@@ -1,8 +1,8 @@
 """The writing side: a loader's page, from its first pass to its end, and who writes into it.
 
 The page is memory without a name in the file system, called `ringbuf-loader:NAME`. Whoever holds its descriptor shows it to all
-of this user's processes (search.py), and it goes with the last of them. Observation is never what a pass fails of: where there
-is no descriptor or memory to be had, the page is the process's own, and nobody sees it.
+of this user's processes (search.py), and it goes with the last of them. Where there is no descriptor or no shared memory to be
+had, the page is the process's own, and nobody sees it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Page:
     """For one loader, with rows for so many workers.
 
     name: what it is called; another living page of this process that is called so makes it NAME-2, or -3.
+    Raises OSError where there is not even address space for it.
     """
 
     def __init__(self, name: str | None, rows: int):
@@ -41,7 +42,11 @@ class Page:
         self.name = _distinct(name if name is not None else f"loader-{self.pid}")
         nbytes = WORD * _meter.page_words(rows, RECORDS)
         self._descriptor = _shared(_meter.PREFIX + self.name, nbytes)
-        self.memory = Memory(self._descriptor, nbytes)
+        try:
+            self.memory = Memory(self._descriptor, nbytes)
+        except OSError:
+            _close(self._descriptor)
+            raise
         self._bytes = memoryview(self.memory).cast("B")
         self._write_header(nbytes)
         self.consumer = ConsumerMeter(self.memory, -1, rows, RECORDS)
