@@ -145,6 +145,66 @@ def test_persistent_workers_go_on_from_a_state(make):
         assert indices(second) == whole[2]
 
 
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+@pytest.mark.parametrize(("epoch", "position"), [(0, 0), (0, 1), (0, 7), (1, 0), (1, 5), (2, 8), (3, 0), (3, 3)])
+def test_a_loader_goes_to_any_place_of_any_pass(make, options, epoch, position):
+    """Wherever it was meanwhile, and goes on from there as if it had come there by itself."""
+    whole = passes(make(**options), 5)
+    with make(**options) as loader:
+        since = loader.state_dict()
+        saved_after(loader, 2)
+        loader.go_to(epoch, position, since=since)
+        assert passes(loader, 2) == [whole[epoch][position:], whole[epoch + 1]]
+        loader.go_to(epoch, position, since=since)
+        assert passes(loader, 1) == [whole[epoch][position:]]
+
+
+def test_where_it_goes_samples_are_seeded_as_they_were(make):
+    def numbers(batches):
+        return [[float(number) for number in batch[1]] for batch in batches]
+
+    first = make(seed_by="sample")
+    whole = [numbers(first) for _ in range(3)]
+    second = make(seed_by="sample", num_workers=2)
+    second.go_to(2, 3, since=second.state_dict())
+    assert numbers(second) == whole[2][3:]
+
+
+def test_a_place_in_a_pass_over_an_iterable_dataset(make):
+    options = {"dataset": Counting(), "shuffle": None, "num_workers": 2}
+    whole = [batch.tolist() for batch in make(**options)]
+    loader = make(**options)
+    loader.go_to(1, 3, since=loader.state_dict())
+    assert [batch.tolist() for batch in loader] == whole[3:]
+
+
+def test_samplers_are_told_each_epoch_that_is_passed_over(make):
+    class Told:
+        epochs = ()
+
+        def set_epoch(self, epoch):
+            self.epochs = (*self.epochs, epoch)
+            self._order = np.random.default_rng(epoch).permutation(23).tolist()
+
+        def __iter__(self):
+            return iter(self._order)
+
+        def __len__(self):
+            return 23
+
+    def loader():
+        return make(shuffle=None, sampler=Told())
+
+    first, whole = loader(), []
+    for epoch in range(3):
+        first.set_epoch(epoch)
+        whole.append(indices(first))
+    second = loader()
+    second.go_to(2, 4, since=second.state_dict())
+    assert set(second.sampler.epochs) == {0, 1, 2}
+    assert indices(second) == whole[2][4:]
+
+
 def test_out_of_order_each_batch_comes_once(make):
     first = make(num_workers=2, in_order=False)
     seen, state = saved_after(first, 5)

@@ -551,6 +551,30 @@ def test_a_client_begins_where_another_one_was(serve, connect, mode, taken, load
         second.load_state_dict(state)
 
 
+def shuffled(generator=0, **options):
+    return ringbuf.RingLoader(np.arange(24), 2, shuffle=True, generator=generator, **options)
+
+
+@pytest.mark.parametrize("mode", ["split", "broadcast"])
+@pytest.mark.parametrize("source", [shuffled, lambda: shuffled(), lambda epoch: shuffled(epoch)], ids=["loader", "made", "anew"])
+@pytest.mark.parametrize(("epoch", "taken"), [(0, 5), (1, 0), (2, 5)])
+def test_a_shuffled_loader_goes_on_in_the_order_that_it_had(serve, connect, mode, source, epoch, taken):
+    """Though the new server's began with epoch 0 before anybody asked for another place."""
+
+    def serve_it():
+        return serve(shuffled() if source is shuffled else source, mode=mode)
+
+    def orders(stream, count):
+        return [[batch.tolist() for batch in stream] for _ in range(count)]
+
+    whole = orders(connect(serve_it()), 4)
+    assert len({str(order) for order in whole}) == 4
+    server = serve_it()
+    assert eventually(lambda: server.stats()["produced"] > 0)
+    stream = connect(server, state={"epoch": epoch, "index": taken, "done": []})
+    assert orders(stream, 2) == [whole[epoch][taken:], whole[epoch + 1]]
+
+
 def test_a_place_that_the_source_cannot_go_to_is_refused(serve, connect):
     with pytest.raises(ringbuf.SessionLost, match="cannot begin at batch 3 of epoch 0"):
         connect(serve(batches(10)), state={"epoch": 0, "index": 3, "done": []})

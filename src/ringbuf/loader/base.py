@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple
 
@@ -395,6 +397,26 @@ class LoaderBase:
         if pending.finished:
             _restore(pending.sampler, self._index_sampler, self.sampler)
         self._pending = pending
+
+    def go_to(self, epoch: int, position: int, *, since: dict) -> None:
+        """Have the next pass be that of `epoch`, from batch `position` on.
+
+        since: the state that this loader had before the pass of epoch 0. What the passes from there on draw is drawn, set_epoch()
+        included, and nothing of them is made. As with a state, what workers draw is repeated with seed_by="sample" alone.
+        """
+        self.reset()
+        self.load_state_dict(since)
+        for passed in range(epoch + 1):
+            self.set_epoch(passed)
+            lasting = self.persistent_workers and self.num_workers > 0 and passed > 0
+            course, _ = self._begin_course(self._bookmark.base_seed if lasting else None)
+            if passed < epoch:
+                if not self._iterable:  # which has no order, and no end
+                    deque(course, 0)
+                course.finished = True
+        for job in islice(course, position):
+            course.deliver(job.batch, job.batch % max(1, self.num_workers))
+        self.load_state_dict(self.state_dict())
 
     @property
     def _source(self) -> Source:

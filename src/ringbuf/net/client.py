@@ -251,7 +251,8 @@ class Stream:
         while self._ready is None:
             if self._finished:
                 self._raise_if_finished()
-                self._end_loop(self.epoch)
+                self._loop = None
+                self._move(self.epoch + 1)
             if loop is not self._loop:
                 raise StopIteration
             self._hear(until=None)
@@ -304,7 +305,10 @@ class Stream:
         elif kind == Kind.SCHEMA:
             self._schema = parse(body, length=(int, type(None)), schema=(str, type(None)))
         elif kind == Kind.END and self._loop is not None:
-            self._end_loop(message.epoch)
+            # No call before the message is gone, as in _receive(): a second time it would end the next loop.
+            self.epoch, self._at, self._done = message.epoch + 1, (message.epoch + 1, 0), {*()}
+            self._loop = None
+            self._inbox.popleft()  # it has no descriptor
         elif kind == Kind.FINISHED:
             self._finished = True
         elif kind == Kind.FAILED:
@@ -374,10 +378,6 @@ class Stream:
     def _move(self, epoch: int) -> None:
         """The next loop is over this epoch."""
         self.epoch, self._at, self._done = epoch, (epoch, 0), {*()}
-
-    def _end_loop(self, epoch: int) -> None:
-        self._loop = None
-        self._move(epoch + 1)
 
     def _leave(self, loop: object) -> None:
         """A loop ended before its epoch did."""

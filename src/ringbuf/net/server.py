@@ -318,8 +318,9 @@ class Server:
         """All epochs from there on, until there is no more use in it."""
         epochs = itertools.count(start.epoch) if self.epochs is None else range(start.epoch, self.epochs)
         for epoch in epochs:
-            index = start.index if epoch == start.epoch else 0
-            batches = self._source.epoch(epoch, index)
+            first = epoch == start.epoch
+            index = start.index if first else 0
+            batches = self._source.epoch(epoch, index, anew=first and start.generation > 0)
             with contextlib.closing(batches):
                 while self._wait_for_room(epoch):
                     with self.account.source:

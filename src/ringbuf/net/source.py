@@ -20,8 +20,8 @@ class Source:
     """Batches of one epoch after another.
 
     source: a RingLoader, whose workers write where clients read; any iterable of batches; or a callable that returns one for an
-        epoch, and may take the parameters `epoch`, and `start`: the first batch of it that is wanted. A loader that it returns is
-        kept and used for later epochs too.
+        epoch, and may take the parameters `epoch`, and `start`: the first batch of it that is wanted. A loader that it returns
+        without asking for the epoch is kept and used for later epochs too.
     Raises TypeError for anything else.
     """
 
@@ -31,6 +31,7 @@ class Source:
         self._pool = pool
         self._ahead = batches_ahead
         self._made: Any = None
+        self._before: dict[str, Any] | None = None  # the state of a loader before its first pass
         self._wanted: set[str] = set()
         self.length: int | None = _length_of(source)
         if not isinstance(source, LoaderBase) and callable(source) and not isinstance(source, Iterable):
@@ -50,11 +51,20 @@ class Source:
     def _callable(self) -> bool:
         return not isinstance(self._given, Iterable)
 
-    def epoch(self, number: int, start: int) -> Generator[Parcel | None, None, None]:
-        """The batches of an epoch from number `start` on; None where there is no more use in them."""
+    def epoch(self, number: int, start: int, *, anew: bool = False) -> Generator[Parcel | None, None, None]:
+        """The batches of an epoch from number `start` on; None where there is no more use in them.
+
+        anew: whether that is to be what the source gives there when it begins with epoch 0, whatever it gave since.
+        """
         iterable = self._iterable(number, start)
         self.length = _length_of(iterable)
-        if "start" in self._wanted:
+        if isinstance(iterable, LoaderBase) and not self._wanted:
+            if self._before is None:
+                self._before = iterable.state_dict()
+            if anew:
+                iterable.go_to(number, start, since=self._before)
+                start = 0
+        elif "start" in self._wanted:
             self.length = None if self.length is None else self.length + start
             start = 0
         return self._parcels(iterable, number, start)
@@ -70,7 +80,9 @@ class Source:
         if not self._callable:
             return self._given
         if isinstance(self._made, LoaderBase):
-            return self._made
+            if not self._wanted:
+                return self._made
+            self._made.close()  # batches that somebody looks at stay as they are
         self._made = self._given(
             **{name: value for name, value in (("epoch", number), ("start", start)) if name in self._wanted}
         )
