@@ -80,10 +80,36 @@ def test_an_epoch_without_batches_ends_at_once(serve, connect, mode):
 
 
 def test_where_there_are_no_batches_there_are_no_fields(serve, connect):
-    stream = connect(serve([]))
+    stream = connect(serve([], epochs=1))
     assert len(stream) == 0
     with pytest.raises(ringbuf.RingbufError, match="no batches"):
         stream.fields  # noqa: B018
+
+
+def test_a_source_that_gives_nothing_does_not_go_on_for_ever(serve, connect):
+    begun = threading.Event()
+
+    def source():
+        begun.wait()
+        return []
+
+    stream = connect(serve(source))
+    begun.set()
+    with pytest.raises(ringbuf.SourceFailed, match="gave no batch in epoch 0, and without epochs="):
+        for _ in range(1000):
+            list(stream)
+
+
+def test_options_that_would_be_ignored_are_refused():
+    for options, words in (
+        ({"clients": 2}, "clients=2 is for mode='broadcast'"),
+        ({"keys": "keys"}, "there is no bind="),
+        ({"compress": "lz4"}, "there is no bind="),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ringbuf.Server([], "train", **options)
+    with pytest.raises(ValueError, match="did you mean 'tcp://localhost:5557'"):
+        ringbuf.connect("localhost:5557")
 
 
 def test_batches_of_all_kinds_come_through(serve, connect):
@@ -164,7 +190,7 @@ def test_broadcast_gives_all_to_each_in_order(serve, connect):
 
 @pytest.mark.parametrize("mode", ["split", "broadcast"])
 def test_fifty_clients(serve, actor, mode):
-    server = serve(lambda epoch: batches(100, epoch), epochs=2, mode=mode, clients=50)
+    server = serve(lambda epoch: batches(100, epoch), epochs=2, mode=mode, clients=1 if mode == "split" else 50)
     crowd = actor()
     crowd.run(f"""if True:
         def one(answers, ready, go):

@@ -489,6 +489,15 @@ def test_nobody_is_given_up_while_nobody_waits_for_it(serve, connect, clients):
     together(loops, lambda loop: next(loop))
 
 
+def test_who_was_given_up_is_told(serve, connect):
+    server = serve(lambda epoch: batches(50, epoch), mode="broadcast", clients=2, lag=ringbuf.drop_client(after=3), epochs=1)
+    slow, fast = connect(server, label="sluggish"), connect(server, label="fast")
+    loop = iter(slow)
+    next(loop)
+    assert len(numbers_of(fast)) == 50
+    assert server.dropped == ("sluggish",)
+
+
 def test_what_a_dropped_client_holds_is_not_written_over(serve, connect):
     server = serve(lambda epoch: batches(100, epoch), mode="broadcast", clients=2, ahead=4, lag=ringbuf.drop_client(after=2))
     fast, slow = connect(server), connect(server)

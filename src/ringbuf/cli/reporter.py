@@ -66,7 +66,14 @@ class Reporter:
     # ---- the thread
 
     def _run(self) -> None:
+        told = 0
         while not self._ended.wait(self._pause_s()):
+            dropped = self._server.stats()["dropped"]
+            if dropped > told:
+                who = self._server.dropped[told - dropped :]
+                text = f"gave up {', '.join(who)}: too slow for the others (--lag)"
+                self._put({"event": "dropped", "clients": who}, f"ringbuf serve: {text}")
+                told = dropped
             report = self._server.history.report()
             self._put({"event": "status", **report}, status_line(report, self._columns()), over=True)
 

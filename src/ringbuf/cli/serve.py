@@ -105,9 +105,10 @@ def _make(source: Any, options: argparse.Namespace) -> Any:
 def _summary(server: Any) -> str:
     stats = server.stats()
     epochs, clients = stats["epochs"], stats["served"]
+    given_up = f", {stats['dropped']} given up as too slow" if stats["dropped"] else ""
     return (
         f"served {epochs} epoch{'s' if epochs != 1 else ''}, {stats['produced']} batches; "
-        f"{clients} client{'s' if clients != 1 else ''} in all"
+        f"{clients} client{'s' if clients != 1 else ''} in all{given_up}"
     )
 
 

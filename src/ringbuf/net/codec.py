@@ -53,7 +53,7 @@ def codec(name: str) -> Codec:
     try:
         return _lz4() if name == "lz4" else _zstd()
     except ImportError as error:
-        raise ImportError(f"compress={name!r} needs a package: pip install ringloader[compress] ({error})") from error
+        raise ImportError(f"compress={name!r} needs a package: pip install 'ringloader[compress]' ({error})") from error
 
 
 def _lz4() -> Codec:

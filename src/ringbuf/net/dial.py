@@ -38,7 +38,7 @@ class Remote:
     def __init__(self, address: str, *, keys: Any = None, share: str | None = None, timeout: float | None = None):
         self.name = parse_address("the address", address).text
         if importlib.util.find_spec("zmq") is None:
-            raise ImportError("clients on other machines need pyzmq: pip install ringloader[net]")
+            raise ImportError("clients on other machines need pyzmq: pip install 'ringloader[net]'")
         if keys is not None:
             from ringbuf.net.keys import load_client  # needs pyzmq
 

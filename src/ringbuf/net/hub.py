@@ -77,6 +77,7 @@ class Hub:
         self.frontends: list[Any] = []  # the ways to clients: Neighbours, and Frontend for those elsewhere
         self.refused = 0  # connections that spoke wrongly, or were not allowed
         self.dropped = 0  # clients that were too slow
+        self.dropped_last: deque[str] = deque(maxlen=8)  # what they called themselves
         self.served = 0  # clients that there were, in all
         self._capacity = capacity
         self._lag = lag
@@ -256,6 +257,7 @@ class Hub:
 
     def _drop(self, session: Session) -> None:
         self.dropped += 1
+        self.dropped_last.append(session.label)
         text = (
             f"the server gave this client up: it was {self.dispatcher.lag(session)} batches behind, and the others waited "
             "for it; be quicker, or have the server wait (lag='block')"

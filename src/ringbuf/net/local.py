@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import re
+import re
 import socket
 import struct
 from collections import deque
@@ -48,6 +49,8 @@ class Gone(ConnectionError):
 
 def server_name(value: Any) -> str:
     """Return `value` if a server may be called so: as a ring, but shorter."""
+    if isinstance(value, str) and re.fullmatch(r"[^/]*:\d+", value):
+        raise ValueError(f"{value!r} is neither a server's name nor an address; did you mean 'tcp://{value}'?")
     name = checks.ring_name(value)
     if len(name) > 80:
         raise ValueError(f"a server's name must be 1 to 80 characters long, got {len(name)}: {name[:81]!r}")

@@ -101,6 +101,12 @@ class Server:
             raise ValueError(
                 "in mode='split' no client waits for another one; lag=drop_client(...) is for mode='broadcast'"
             )
+        if self.mode == "split" and clients != 1:
+            raise ValueError(
+                f"clients={clients} is for mode='broadcast', which begins when so many are there; in 'split' whoever comes is served"
+            )
+        if bind is None and (keys is not None or compress is not None):
+            raise ValueError("keys= and compress= are for clients elsewhere, and there is no bind= where they could come in")
         if lag.batches is not None and lag.batches >= self.ahead:
             raise ValueError(
                 f"no client can be {lag.batches} batches behind while ahead={self.ahead} are kept ready; raise `ahead`"
@@ -203,6 +209,11 @@ class Server:
     def stats(self) -> dict[str, Any]:
         """What the server does, and what each client does, as plain numbers and text."""
         return describe(self, None) if self._hub is None else self._hub.ask(lambda: describe(self, self._hub))
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What the clients called themselves that were given up last, because they were too slow; at most 8."""
+        return () if self._hub is None else tuple(self._hub.dropped_last)
 
     def _picture(self) -> dict[str, Any]:
         """In the hub's thread, or before there is one."""
@@ -321,11 +332,13 @@ class Server:
             first = epoch == start.epoch
             index = start.index if first else 0
             batches = self._source.epoch(epoch, index, anew=first and start.generation > 0)
+            exhausted = False
             with contextlib.closing(batches):
                 while self._wait_for_room(epoch):
                     with self.account.source:
                         parcel = next(batches, self)
                     if parcel is self or parcel is None:
+                        exhausted = parcel is self
                         break
                     self._note(parcel)
                     self._hub.offer(Batch(epoch, index, parcel), start.generation)
@@ -333,6 +346,8 @@ class Server:
                     index += 1
             if self._unwanted():
                 return
+            if exhausted and index == 0 and self.epochs is None:
+                raise ValueError(f"the source gave no batch in epoch {epoch}, and without epochs= that would go on for ever")
             if self.account.produced == 0:
                 self._tell_schema(None)
             self._hub.end_epoch(epoch, index, start.generation)
