@@ -89,6 +89,10 @@ cdef extern from "ringbuf.h" nogil:
         uint32_t target
         rb_state state
 
+    enum rb_wish:
+        RB_TO_TAKE
+        RB_TO_CLAIM
+
     struct rb_lost:
         uint64_t tag
         uint64_t pid
@@ -115,6 +119,13 @@ cdef extern from "ringbuf.h" nogil:
     int rb_release(rb_ring *ring, const rb_slot *slot)
     int rb_subscribe(rb_ring *ring)
     int rb_unsubscribe(rb_ring *ring)
+
+    uint32_t rb_watch(rb_ring *ring, rb_wish wish)
+    int rb_await(rb_ring *ring, rb_wish wish, uint32_t seen, int64_t deadline_ns)
+    int rb_can_take(rb_ring *ring, const rb_filter *filter)
+    int rb_can_claim(rb_ring *ring)
+    int rb_count_tags(const rb_ring *ring, uint64_t first, uint64_t last)
+    void *rb_payload_of(const rb_ring *ring, uint32_t index)
 
     int rb_recover(rb_ring *ring)
     int rb_ready(rb_ring *ring)
