@@ -19,6 +19,7 @@ from cpython.buffer cimport (
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from ringbuf._ringbuf cimport *
@@ -385,6 +386,32 @@ cdef class Ring:
         check(rc, self, Full)
         claim.holds(self, &slot)
         return claim
+
+    def commit_all(self, list claims not None, list sizes not None):
+        """Publish several claims, in order, each the first so many bytes of its slot; whoever waits is woken once, after the
+        last. Those that cannot be are aborted."""
+        cdef Py_ssize_t i, n = len(claims)
+        cdef rb_slot *slots = <rb_slot *>malloc(n * (sizeof(rb_slot) + sizeof(uint64_t)))
+        cdef uint64_t *nbytes = <uint64_t *>(slots + n)
+        cdef Claim claim
+        cdef int rc
+        if slots == NULL and n:
+            raise MemoryError
+        try:
+            for i in range(n):
+                claim = claims[i]
+                nbytes[i] = nbytes_of(sizes[i])
+                claim.must_be_pending()
+                slots[i] = claim.slot
+            rc = rb_commit_all(self.open(), slots, nbytes, n)
+            for i in range(n):
+                claim = claims[i]
+                claim.pending = False
+                if rc < 0:
+                    rb_abort(self.ring, &claim.slot)  # -ESTALE: it is published
+            check(rc, self)
+        finally:
+            free(slots)
 
     def check_claim(self, *, tag=0, target=ANY, timeout=None):
         """Refuse what claim() would refuse before it looks at the ring."""

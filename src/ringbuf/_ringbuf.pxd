@@ -111,6 +111,7 @@ cdef extern from "ringbuf.h" nogil:
     int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, rb_slot *out)
     int rb_secure(rb_ring *ring, const rb_slot *slot)
     int rb_commit(rb_ring *ring, const rb_slot *slot, uint64_t bytes)
+    int rb_commit_all(rb_ring *ring, const rb_slot *slots, const uint64_t *bytes, uint32_t n)
     void rb_copy_streaming(void *to, const void *source, uint64_t bytes)
     int rb_abort(rb_ring *ring, const rb_slot *slot)
     int rb_finish(rb_ring *ring)

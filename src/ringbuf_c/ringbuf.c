@@ -240,17 +240,37 @@ int rb_secure(struct rb_ring *ring, const struct rb_slot *slot)
 	return is_ours(ring, slot, RB_WRITING) ? populate(ring, slot->index) : -ESTALE;
 }
 
-int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
+static int commit_unheard(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
 {
 	if (bytes > ring->map.header.slot_bytes)
 		return -EMSGSIZE;
-	if (!is_ours(ring, slot, RB_WRITING))
-		return -ESTALE;
-	int rc = rb_ring_commit(&ring->self, slot, bytes);
-	if (rc == 0 && ring->map.header.mode == RB_BROADCAST)
+	return is_ours(ring, slot, RB_WRITING) ? rb_ring_commit(&ring->self, slot, bytes) : -ESTALE;
+}
+
+static void tell_of_commits(struct rb_ring *ring)
+{
+	if (ring->map.header.mode == RB_BROADCAST)
 		rb_handle_notify(ring); /* claimers too: nobody may have been there to read it */
-	else if (rc == 0)
+	else
 		rb_event_notify(&ring->map.control->ready);
+}
+
+int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
+{
+	int rc = commit_unheard(ring, slot, bytes);
+
+	if (rc == 0)
+		tell_of_commits(ring);
+	return rc;
+}
+
+int rb_commit_all(struct rb_ring *ring, const struct rb_slot *slots, const uint64_t *bytes, uint32_t n)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = commit_unheard(ring, &slots[i], bytes[i]);
+	tell_of_commits(ring);
 	return rc;
 }
 

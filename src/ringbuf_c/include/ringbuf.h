@@ -228,6 +228,11 @@ int rb_secure(rb_ring *ring, const struct rb_slot *slot);
  * -ESTALE     not this handle's slot: handed back already, or inherited through fork() */
 int rb_commit(rb_ring *ring, const struct rb_slot *slot, uint64_t bytes);
 
+/* Publish several slots, in order, the first `bytes[i]` of slots[i]; whoever waits is woken once, after the last: takers that
+ * come for one each do not keep the producer from the others'. Returns 0, or the error of the first that cannot be
+ * published, as rb_commit(); that one and those behind it stay claimed. */
+int rb_commit_all(rb_ring *ring, const struct rb_slot *slots, const uint64_t *bytes, uint32_t n);
+
 /* memcpy for payloads larger than the caches: past them, where the machine can. Complete in the order of a commit
  * that follows. For payloads that fit the cache memcpy is better: their consumer finds them there. */
 void rb_copy_streaming(void *to, const void *from, uint64_t bytes);
