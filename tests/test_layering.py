@@ -37,6 +37,7 @@ PYTHON_ROWS = [
     ["_messages"],
     ["waiting"],
     ["buffer", "loader._rows"],
+    ["rows"],
     ["loader.sampler", "loader.dataset", "loader.collate", "loader.rings"],
     ["loader.seeding", "loader.source", "loader._course", "loader.substitute", "loader.advice", "loader.outset"],
     ["loader.channel", "loader.parent", "loader.messages", "loader.failure", "loader.dialect", "loader.stats", "loader.state"],

@@ -28,6 +28,7 @@ from ringbuf.loader import (
     get_worker_info,
 )
 from ringbuf.net import Field, Server, Stream, StreamStats, connect, drop_client
+from ringbuf.rows import Round, Row, RowRing
 
 __version__ = "0.1.0"  # pyproject.toml reads it here
 
@@ -51,6 +52,9 @@ __all__ = [
     "RingBuffer",
     "RingLoader",
     "RingbufError",
+    "Round",
+    "Row",
+    "RowRing",
     "Server",
     "SessionLost",
     "Slot",
