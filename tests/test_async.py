@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import DEADLINE_S, eventually, forked, process
+from processes import DEADLINE_S, eventually, forked, process, script
 
 import ringbuf
 from ringbuf import BatchTooLarge, Closed, Empty, Full, RingBuffer
@@ -443,3 +443,20 @@ def test_a_killed_producer_leaves_its_slot_to_a_waiting_task(ring):
         assert ring.stats().lost == 3
 
     run(main)
+
+
+def test_an_interpreter_that_exits_without_close_ends_quietly_and_leaves_no_name():
+    name = f"t.async.exit.{os.getpid()}"
+    ended = script(
+        """if True:
+        import asyncio, sys, ringbuf
+        ring = ringbuf.RingBuffer(slots=1, slot_bytes=64, name=sys.argv[1])
+        async def main():
+            task = asyncio.create_task(ring.aget())
+            await asyncio.sleep(0.01)
+            task.cancel()
+        asyncio.run(main())""",
+        name,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not os.path.exists(f"/dev/shm/ringbuf.{name}")

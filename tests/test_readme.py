@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "server.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "server.md", ROOT / "docs" / "ringbuffer.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 BLOCKS = {f"{page.stem}-{n}": block for page in PAGES for n, block in enumerate(BLOCK.findall(page.read_text()), 1)}
 
