@@ -276,3 +276,9 @@ def test_a_server_that_fails_is_said_to_have(tmp_path):
     address = "tcp://1.1.1.1:1"  # is not this machine's
     with pytest.raises(RuntimeError, match=r"the server failed: .*address"), server_cases._serving("bare", 1, address, tmp_path):
         pass
+
+
+@pytest.mark.parametrize("peer", ["ringbuf", "gymnasium"])
+def test_environments_step_together(peer):
+    command = [sys.executable, "-m", "benchmarks.py.rl", "--run", peer, "CartPole-v1, 2", "--seconds", "0.05"]
+    assert turns.in_fresh_process(command)["steps_per_s"] > 0

@@ -1,4 +1,4 @@
-"""What people are told to run, run: the example, small."""
+"""What people are told to run, run: the examples, small."""
 
 import re
 import subprocess
@@ -38,3 +38,40 @@ def test_the_examples_batches_reach_the_trainer_without_a_copy():
     account = output.partition("The loader's account")[2]
     assert re.search(r"^\s*batches\b\D*42$", account, re.MULTILINE), account
     assert re.search(r"^\s*copies\b\D*0$", account, re.MULTILINE), account
+
+
+SAME = """if True:
+    import sys, numpy as np
+    sys.path.insert(0, "examples")
+    import gymnasium, rl
+
+    if __name__ == "__main__":
+        actions = np.random.default_rng(0).integers(0, 2, (120, 3))
+        theirs = gymnasium.vector.AsyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3)
+        ours = rl.Environments("CartPole-v1", 3, seed=5, method="fork")
+        kept, ended = [], 0
+        want, got = theirs.reset(seed=5)[0], ours.reset()["observation"]
+        assert (want == got).all()
+        for chosen in actions:
+            *want, _ = theirs.step(chosen)
+            got = ours.step(chosen)
+            for array, name in zip(want, ("observation", "reward", "terminated", "truncated")):
+                assert (array == got[name]).all() and array.dtype == got[name].dtype, name
+            ended += got["terminated"].sum()
+            kept = [*kept[-1:], (got["observation"], want[0].copy())]
+            assert all((ours == theirs).all() for ours, theirs in kept)
+        del got, kept
+        ours.close()
+        theirs.close()
+        print(ended, "episodes ended")
+"""
+
+
+def test_environments_in_one_batch_do_what_gymnasiums_own_do(tmp_path):
+    script = tmp_path / "same.py"
+    script.write_text(SAME)
+    assert re.fullmatch(r"\d\d episodes ended\n", run(str(script)))
+
+
+def test_the_environments_run_under_a_policy():
+    assert re.search(r"3 environments made \d+ steps/s, and \d+ episodes", run("examples/rl.py", "3", "300"))

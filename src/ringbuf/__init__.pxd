@@ -97,6 +97,10 @@ cdef extern from "ringbuf.h" nogil:
         uint32_t target
         rb_state state
 
+    enum rb_wish:
+        RB_TO_TAKE
+        RB_TO_CLAIM
+
     struct rb_lost:
         uint64_t tag
         uint64_t pid
@@ -145,6 +149,7 @@ cdef extern from "ringbuf.h" nogil:
     int rb_claim(rb_ring *ring, uint64_t tag, uint32_t target, int64_t deadline_ns, rb_slot *out)
     int rb_secure(rb_ring *ring, const rb_slot *slot)
     int rb_commit(rb_ring *ring, const rb_slot *slot, uint64_t bytes)
+    int rb_commit_all(rb_ring *ring, const rb_slot *slots, const uint64_t *bytes, uint32_t n)
     void rb_copy_streaming(void *to, const void *source, uint64_t bytes)
     int rb_abort(rb_ring *ring, const rb_slot *slot)
     int rb_finish(rb_ring *ring)
@@ -153,6 +158,13 @@ cdef extern from "ringbuf.h" nogil:
     int rb_release(rb_ring *ring, const rb_slot *slot)
     int rb_subscribe(rb_ring *ring)
     int rb_unsubscribe(rb_ring *ring)
+
+    uint32_t rb_watch(rb_ring *ring, rb_wish wish)
+    int rb_await(rb_ring *ring, rb_wish wish, uint32_t seen, int64_t deadline_ns)
+    int rb_can_take(rb_ring *ring, const rb_filter *filter)
+    int rb_can_claim(rb_ring *ring)
+    int rb_count_tags(const rb_ring *ring, uint64_t first, uint64_t last)
+    void *rb_payload_of(const rb_ring *ring, uint32_t index)
 
     int rb_recover(rb_ring *ring)
     int rb_ready(rb_ring *ring)

@@ -29,6 +29,7 @@ from ringbuf.loader import (
     get_worker_info,
 )
 from ringbuf.net import Field, Server, Stream, StreamStats, connect, drop_client
+from ringbuf.rows import Round, Row, RowRing
 
 __version__ = "0.1.0"  # pyproject.toml reads it here
 
@@ -52,6 +53,9 @@ __all__ = [
     "RingBuffer",
     "RingLoader",
     "RingbufError",
+    "Round",
+    "Row",
+    "RowRing",
     "Server",
     "SessionLost",
     "Slot",

@@ -1,7 +1,7 @@
-# What _messages.pyx uses of _core.pyx: slots that change hands without an object for each.
+# What _messages.pyx and _watcher.pyx use of _core.pyx: slots that change hands without an object for each, and sleep.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from ringbuf cimport rb_filter, rb_ring, rb_slot
+from ringbuf cimport rb_filter, rb_ring, rb_slot, rb_wish
 
 
 cdef int check(int rc, Ring ring=*, object timed_out=*, object timeout=*) except -1
@@ -28,6 +28,7 @@ cdef class Ring:
     cdef Ring opened(self)
     cdef rb_ring *open(self) except NULL
     cdef rb_ring *begin_wait(self) except NULL
+    cdef void end_wait(self) noexcept
     cdef void forget_other_threads_after_fork(self) noexcept
     cdef void leave_if_over(self) noexcept
     cdef int must_broadcast(self) except -1
@@ -38,6 +39,9 @@ cdef class Ring:
     cdef int take_slot(self, const rb_filter *wanted, int64_t until, rb_slot *slot) except? -1
     cdef void release_slot(self, const rb_slot *slot) noexcept
 
+    cdef int await_change(self, rb_wish wish, uint32_t seen) noexcept nogil  # between begin_wait() and end_wait()
+    cdef void wake(self) noexcept
+
 
 cdef class Claim:
     cdef Ring ring          # None: nothing was claimed
@@ -46,6 +50,11 @@ cdef class Claim:
 
     cdef void holds(self, Ring ring, const rb_slot *slot) noexcept
     cdef int must_be_pending(self) except -1
+
+
+cdef class Window:
+    cdef Ring ring          # None: there is no such slot
+    cdef void *data
 
 
 cdef class Lease:

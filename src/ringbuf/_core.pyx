@@ -19,6 +19,7 @@ from cpython.buffer cimport (
 from cpython.exc cimport PyErr_CheckSignals
 from libc cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from ringbuf cimport *
@@ -65,6 +66,10 @@ cdef unsigned long forks = 0   # how many forks lie between this process and the
 cdef void count_fork() noexcept nogil:
     global forks
     forks += 1
+
+def generation():
+    """A number that a forked child does not share with its parent: how many forks lie behind it."""
+    return forks
 
 if pthread_atfork(NULL, NULL, count_fork) != 0:
     raise MemoryError("pthread_atfork")
@@ -305,6 +310,11 @@ cdef class Ring:
         self.waiting += 1
         return ring
 
+    cdef void end_wait(self) noexcept:
+        self.forget_other_threads_after_fork()
+        self.waiting -= self.waiting > 0
+        self.leave_if_over()
+
     cdef void forget_other_threads_after_fork(self) noexcept:
         if self.forks != forks:
             self.forks = forks
@@ -371,6 +381,43 @@ cdef class Ring:
         self.claims -= 1
         self.leave_if_over()
         return rc
+
+    def try_claim(self, *, tag=0, target=ANY):
+        """As claim(), or None where no slot is free now."""
+        cdef Claim claim = Claim.__new__(Claim)
+        cdef rb_slot slot
+        cdef int rc = self.claim_slot(tag_of(tag), target_of(target), RB_NOW, &slot)
+        if rc == -errno.EAGAIN:
+            return None
+        check(rc, self, Full)
+        claim.holds(self, &slot)
+        return claim
+
+    def commit_all(self, list claims not None, list sizes not None):
+        """Publish several claims, in order, each the first so many bytes of its slot; whoever waits is woken once, after the
+        last. Those that cannot be are aborted."""
+        cdef Py_ssize_t i, n = len(claims)
+        cdef rb_slot *slots = <rb_slot *>malloc(n * (sizeof(rb_slot) + sizeof(uint64_t)))
+        cdef uint64_t *nbytes = <uint64_t *>(slots + n)
+        cdef Claim claim
+        cdef int rc
+        if slots == NULL and n:
+            raise MemoryError
+        try:
+            for i in range(n):
+                claim = claims[i]
+                nbytes[i] = nbytes_of(sizes[i])
+                claim.must_be_pending()
+                slots[i] = claim.slot
+            rc = rb_commit_all(self.open(), slots, nbytes, n)
+            for i in range(n):
+                claim = claims[i]
+                claim.pending = False
+                if rc < 0:
+                    rb_abort(self.ring, &claim.slot)  # -ESTALE: it is published
+            check(rc, self)
+        finally:
+            free(slots)
 
     def check_claim(self, *, tag=0, target=ANY, timeout=None):
         """Refuse what claim() would refuse before it looks at the ring."""
@@ -464,6 +511,56 @@ cdef class Ring:
         if self.mode != "broadcast":
             raise ValueError(f"only a ring with mode='broadcast' has readers, this one has mode={self.mode!r}")
         return 0
+
+    # -- waiting in the place of others
+
+    def watch(self, bint to_claim):
+        """Announce a wait that begins after one more look; what this returns is what a Watcher sleeps on."""
+        return rb_watch(self.open(), RB_TO_CLAIM if to_claim else RB_TO_TAKE)
+
+    def would_find(self, bint to_claim, tag=None, target=None):
+        """Whether a claim, or a take of this kind, would end at once, be it with an error."""
+        cdef rb_filter wanted
+        if self.closed or self.ring == NULL:
+            return True
+        filter_of(tag, target, &wanted)
+        return (rb_can_claim(self.ring) if to_claim else rb_can_take(self.ring, &wanted)) != 0
+
+    cdef int await_change(self, rb_wish wish, uint32_t seen) noexcept nogil:
+        return rb_await(self.ring, wish, seen, RB_FOREVER)
+
+    cdef void wake(self) noexcept:
+        if self.ring != NULL:
+            rb_wake(self.ring)
+
+    def await_no_tag(self, first, last, *, timeout=None):
+        """Wait until no slot holds anything under a tag from `first` to `last`; say how many do when that is so, when `timeout`
+        seconds or 100 ms have passed."""
+        cdef int64_t until = min(deadline_of(timeout), rb_now_ns() + 100_000_000)
+        cdef uint64_t c_first = tag_of(first), c_last = tag_of(last)
+        cdef rb_ring *ring = self.begin_wait()
+        cdef uint32_t seen
+        cdef int n
+        with nogil:
+            while True:
+                seen = rb_watch(ring, RB_TO_CLAIM)
+                n = rb_count_tags(ring, c_first, c_last)
+                if n == 0 or rb_now_ns() >= until:
+                    break
+                rb_await(ring, RB_TO_CLAIM, seen, until)
+        self.end_wait()
+        PyErr_CheckSignals()
+        return n
+
+    def window(self, uint32_t index):
+        """A buffer over slot `index`, to be written by leave of whose it is; see Window."""
+        cdef Window window = Window.__new__(Window)
+        window.data = rb_payload_of(self.open(), index)
+        if window.data == NULL:
+            raise IndexError(f"a ring of {self.slots} slots has no slot {index}")
+        window.ring = self
+        self.claims += 1
+        return window
 
     # -- looking after it
 
@@ -588,6 +685,21 @@ cdef class Claim:
     def index(self):
         """Which slot this is."""
         return self.slot.index
+
+
+@cython.final
+@cython.no_gc
+cdef class Window:
+    """A writable buffer over a slot that another process has claimed and lets us write to. Keeps the mapping, and nothing else: when
+    one may write is for the two to agree."""
+
+    def __dealloc__(self):
+        if self.ring is not None:
+            self.ring.claims -= 1
+            self.ring.leave_if_over()
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.ring.slot_bytes, False, flags)
 
 
 @cython.final

@@ -53,6 +53,8 @@ cdef enum:
     LOOK_UP_EVERY = 256   # messages
     DEPTH = 8
 
+NOTHING = object()  # what an attempt returns that found nothing; None is a message like any other
+
 cdef object ndarray = np.ndarray
 cdef object laid_out = frame.laid_out
 cdef object compiled = frame.compiled
@@ -538,6 +540,64 @@ cdef class Messages:
         message = take_message(ring, &wanted, deadline_of(timeout), copy, self._imports, &rc)
         check(rc, ring, Empty, timeout)
         return message
+
+    # -- what asyncio's calls are made of: an attempt, and what to say when there is no more time
+
+    def _get_now(self, timeout, tag, target):
+        """The message that get() would return at once, or NOTHING."""
+        cdef rb_filter wanted
+        cdef int rc
+        cdef Ring ring = self.opened()
+        self._reads_unasked = False
+        filter_of(tag, target, &wanted)
+        deadline_of(timeout)
+        message = take_message(ring, &wanted, RB_NOW, False, self._imports, &rc)
+        if rc == -errno.EAGAIN:
+            return NOTHING
+        check(rc, ring, Empty, timeout)
+        return message
+
+    def _planned(self, tree, timeout, tag, target):
+        """What _put_now() takes. Refuses what put() would refuse."""
+        plan = planned(self.opened(), tree)
+        self._core.check_claim(timeout=timeout, tag=tag, target=target)
+        self._write_only(timeout=timeout, tag=tag, target=target)
+        return plan
+
+    def _put_now(self, plan, tag, target):
+        """True, or NOTHING where no slot is free."""
+        cdef Ring ring = self.opened()
+        cdef int rc = put_planned(ring, plan, tag_of(tag), target_of(target), RB_NOW)
+        if rc == -errno.EAGAIN:
+            return NOTHING
+        check(rc, ring, Full)
+        return True
+
+    def _put_together(self, list trees not None, list tags not None, list targets not None):
+        """Publish several, each in a slot of its own, and wake whoever waits once, after the last. All or none, but for a death
+        half-way. Full where not enough slots are free."""
+        cdef Ring ring = self.opened()
+        cdef list claims = [], sizes = []
+        cdef Claim claim
+        for tree, tag, target in zip(trees, tags, targets):
+            sketch = sketch_of(ring, tree)
+            plan = frame.plan(tree) if sketch is None else None
+            if plan is not None:
+                plan.check(data_room(ring))
+            claim = ring.claim(tag=tag, target=target, timeout=0)
+            claims.append(claim)
+            if plan is not None:
+                sizes.append(plan.write(claim))
+            else:
+                (<Sketch>sketch).write(<char *>claim.slot.data)
+                sizes.append((<Sketch>sketch).frame_bytes)
+        ring.commit_all(claims, sizes)
+
+    def _say_empty(self, timeout):
+        check(-errno.ETIMEDOUT, self.opened(), Empty, timeout)
+
+    def _say_full(self, timeout):
+        check(-errno.ETIMEDOUT, self.opened(), Full, timeout)
 
     cdef Ring opened(self):
         if self._core is None:

@@ -7,20 +7,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringbuf import checks, frame
-from ringbuf._core import ANY, Claim, Ring
-from ringbuf._messages import Messages
+from ringbuf._core import ANY, Claim, Ring, generation
+from ringbuf._messages import NOTHING, Messages
 from ringbuf.errors import Closed, PeerTableFull
 from ringbuf.frame import FRAME_ROOM
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from ringbuf.waiting import Waits
 
 SLOT_BYTES_MAX = 1 << 62
 LOOK_AGAIN_S = 0.01  # between two looks for a name that is not there yet
@@ -87,6 +89,8 @@ class RingBuffer(Messages):
     Raises OSError, with the bytes that are needed and free, when memory is short or the name is in use.
     """
 
+    _waits: dict[tuple[int, bool], Waits]
+
     def __init__(
         self,
         slots: int = 8,
@@ -109,6 +113,10 @@ class RingBuffer(Messages):
             redeliver=redeliver,
         )
         self._open(ring)
+
+    def _open(self, ring: Ring) -> None:
+        super()._open(ring)
+        self._waits = {}
 
     @classmethod
     def _attached(cls, ring: Ring) -> RingBuffer:
@@ -158,6 +166,77 @@ class RingBuffer(Messages):
         """Broadcast: receive nothing more, and give up what was not read yet. What is held stays valid."""
         self._core.unsubscribe()
         self._reads_unasked = False
+
+    # ---- in an event loop
+
+    async def aget(self, *, timeout: float | None = None, tag: int | None = None, target: int | None = None) -> Any:
+        """As get(), for asyncio: other tasks run while it waits. A message that is there already is returned at once.
+
+        A task that is cancelled meanwhile has taken nothing: the message goes to whoever asks next. Any number of tasks may wait,
+        in several loops; those that ask for the same get messages in the order in which they asked. One thread per handle
+        sleeps for all of them, from the first wait that finds nothing until close().
+        """
+        message = self._get_now(timeout, tag, target)
+        if message is NOTHING and timeout != 0:
+            waits = self._waits_for(to_claim=False)
+            message = await waits.until(lambda: self._get_now(timeout, tag, target), (tag, target), timeout)
+        if message is NOTHING:
+            self._say_empty(timeout)
+        return message
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        """As iteration over the ring, for `async for`."""
+        try:
+            return await self.aget()
+        except Closed:
+            if self.closed:
+                raise
+            raise StopAsyncIteration from None
+
+    async def aput(self, tree: Any, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> None:
+        """As put(), for asyncio: other tasks run while the ring is full. They must leave the arrays alone until then.
+
+        A task that is cancelled meanwhile has published nothing.
+        """
+        plan = self._planned(tree, timeout, tag, target)
+        done = self._put_now(plan, tag, target)
+        if done is NOTHING and timeout != 0:
+            waits = self._waits_for(to_claim=True)
+            done = await waits.until(lambda: self._put_now(plan, tag, target), (None, None), timeout)
+        if done is NOTHING:
+            self._say_full(timeout)
+
+    def areserve(self, *, timeout: float | None = None, tag: int = 0, target: int = ANY) -> AsyncSlot:
+        """As reserve(), for asyncio: `async with ring.areserve() as slot:`."""
+        return AsyncSlot(self, timeout=timeout, tag=tag, target=target)
+
+    async def _aclaim(self, *, timeout: float | None, tag: int, target: int) -> Claim:
+        claim = self._core.try_claim(tag=tag, target=target)
+        if claim is None and timeout != 0:
+
+            def attempt() -> object:
+                claim = self._core.try_claim(tag=tag, target=target)
+                return NOTHING if claim is None else claim
+
+            claim = await self._waits_for(to_claim=True).until(attempt, (None, None), timeout)
+        if claim is None or claim is NOTHING:
+            self._say_full(timeout)
+        return claim
+
+    def _waits_for(self, *, to_claim: bool) -> Waits:
+        key = (generation(), to_claim)  # a parent's stay behind in its forked children, unused
+        found = self._waits.get(key)
+        if found is None:
+            from ringbuf.waiting import Waits  # imports asyncio
+
+            made = Waits(self, self._core, to_claim=to_claim)
+            found = self._waits.setdefault(key, made)
+            if found is not made:  # by another thread, this moment
+                made.stop()
+        return found
 
     # ---- looking at it
 
@@ -216,6 +295,8 @@ class RingBuffer(Messages):
     def close(self) -> None:
         """Leave the ring. Waiting threads get Closed; views that are still held stay valid. Idempotent."""
         self._core.close()
+        for waits in self._waits.values():
+            waits.stop()
 
     def __enter__(self) -> RingBuffer:
         return self
@@ -253,10 +334,13 @@ class Slot:
         if self._claim is not None:
             raise RuntimeError("this slot is open already; call reserve() again for another one")
         ring._write_only(**self._wish)
-        self.value = _UNSET
-        self._claim = ring._core.claim(**self._wish)
-        self._writer = frame.Writer(self._claim, data_limit=ring.slot_bytes)
+        self._open(ring._core.claim(**self._wish))
         return self
+
+    def _open(self, claim: Claim) -> None:
+        self.value = _UNSET
+        self._claim = claim
+        self._writer = frame.Writer(claim, data_limit=self._ring.slot_bytes)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> np.ndarray:
         """A new array inside the slot, its contents whatever was there.
@@ -289,6 +373,29 @@ class Slot:
                 for array in arrays:
                     array.flags.writeable = False  # the slot is about to be somebody else's
             claim.commit(nbytes)
+
+
+class AsyncSlot:
+    """What `async with ring.areserve() as slot:` waits for a Slot with."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, ring: RingBuffer, **wish: Any) -> None:
+        self._slot = Slot(ring, **wish)
+
+    async def __aenter__(self) -> Slot:
+        slot = self._slot
+        if slot._claim is not None:
+            raise RuntimeError("this slot is open already; call areserve() again for another one")
+        slot._ring._core.check_claim(**slot._wish)
+        slot._ring._write_only(**slot._wish)
+        slot._open(await slot._ring._aclaim(**slot._wish))
+        return slot
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._slot.__exit__(kind, exception, traceback)
 
 
 def attach(name: str, timeout: float | None = 10.0) -> RingBuffer:

@@ -285,7 +285,7 @@ static int commit_to_queue(const struct rb_self *self, const struct rb_slot *slo
 	uint64_t ticket = atomic_fetch_add_explicit(&map->control->tickets, 1, memory_order_acq_rel);
 
 	RB_CRASH_POINT(commit_ticketed);
-	/* commit:C release, pairs with take:C, claim:C, return_slots:A, look:A, take:H: payload and record before the word that publishes them.
+	/* commit:C release, pairs with take:C, claim:C, return_slots:A, look:A, take:H, ready:A: payload and record before the word that publishes them.
 	 * commit:D relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected,
 						     rb_word(map, RB_READY, 0, ticket), memory_order_release,
@@ -307,7 +307,7 @@ static int commit_to_readers(const struct rb_self *self, const struct rb_slot *s
 	uint32_t mask = atomic_load_explicit(&map->control->active, memory_order_seq_cst) & 0xffffu;
 	uint64_t word = mask ? rb_word(map, RB_READY, mask, ticket) : rb_word(map, RB_FREE, 0, ticket);
 
-	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A: published before entitled() looks again; acts as commit:C.
+	/* commit:G seq_cst, pairs with take:D, unsubscribe:B, sweep:A, ready:A: published before entitled() looks again; acts as commit:C.
 	 * commit:H relaxed on failure: it is not ours, nothing was read */
 	if (!atomic_compare_exchange_strong_explicit(&map->descs[slot->index].word, &expected, word,
 						     memory_order_seq_cst, memory_order_relaxed))
@@ -573,17 +573,22 @@ bool rb_ring_drained(const struct rb_self *self, const struct rb_filter *filter)
 	return true;
 }
 
-int rb_ring_ready(const struct rb_self *self)
+int rb_ring_ready(const struct rb_self *self, const struct rb_filter *filter)
 {
 	int reader = our_reader(self);
 	int n = 0;
 
 	for (uint32_t i = 0; i < self->map->header.slots; i++) {
-		/* ready:A relaxed: old when it is returned */
-		uint64_t word = atomic_load_explicit(&self->map->descs[i].word, memory_order_relaxed);
-		n += awaits_us(self, reader, i, word);
+		/* ready:A acquire, pairs with commit:C, commit:G: the tag and target that we filter by belong to this word */
+		uint64_t word = atomic_load_explicit(&self->map->descs[i].word, memory_order_acquire);
+		n += awaits_us(self, reader, i, word) && accepts(filter, &self->map->descs[i]);
 	}
 	return n;
+}
+
+bool rb_ring_claimable(const struct rb_self *self)
+{
+	return is_finished(self->map) || find_claimable(self).index != NONE;
 }
 
 /* ---- broadcast: coming and going ------------------------------------------------------------------ */

@@ -42,8 +42,11 @@ RB_PRIVATE void rb_ring_finish(const struct rb_map *map);
 /* Finished, with nothing left, nor under way, that the filter accepts? */
 RB_PRIVATE bool rb_ring_drained(const struct rb_self *self, const struct rb_filter *filter);
 
-/* Messages that a take would find now. */
-RB_PRIVATE int rb_ring_ready(const struct rb_self *self);
+/* Messages that a take with this filter would find now. */
+RB_PRIVATE int rb_ring_ready(const struct rb_self *self, const struct rb_filter *filter);
+
+/* Would a claim do anything but find every slot in use? */
+RB_PRIVATE bool rb_ring_claimable(const struct rb_self *self);
 
 /* Broadcast: become a reader. -EUSERS: all entries are in use. Words may carry our bit for messages older than our first
  * ticket, which commits made while we joined have left: takes clear them, rb_ring_clear_unentitled() does so at once. */

@@ -240,17 +240,37 @@ int rb_secure(struct rb_ring *ring, const struct rb_slot *slot)
 	return is_ours(ring, slot, RB_WRITING) ? populate(ring, slot->index) : -ESTALE;
 }
 
-int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
+static int commit_unheard(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
 {
 	if (bytes > ring->map.header.slot_bytes)
 		return -EMSGSIZE;
-	if (!is_ours(ring, slot, RB_WRITING))
-		return -ESTALE;
-	int rc = rb_ring_commit(&ring->self, slot, bytes);
-	if (rc == 0 && ring->map.header.mode == RB_BROADCAST)
+	return is_ours(ring, slot, RB_WRITING) ? rb_ring_commit(&ring->self, slot, bytes) : -ESTALE;
+}
+
+static void tell_of_commits(struct rb_ring *ring)
+{
+	if (ring->map.header.mode == RB_BROADCAST)
 		rb_handle_notify(ring); /* claimers too: nobody may have been there to read it */
-	else if (rc == 0)
+	else
 		rb_event_notify(&ring->map.control->ready);
+}
+
+int rb_commit(struct rb_ring *ring, const struct rb_slot *slot, uint64_t bytes)
+{
+	int rc = commit_unheard(ring, slot, bytes);
+
+	if (rc == 0)
+		tell_of_commits(ring);
+	return rc;
+}
+
+int rb_commit_all(struct rb_ring *ring, const struct rb_slot *slots, const uint64_t *bytes, uint32_t n)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = commit_unheard(ring, &slots[i], bytes[i]);
+	tell_of_commits(ring);
 	return rc;
 }
 
@@ -360,6 +380,70 @@ int rb_unsubscribe(struct rb_ring *ring)
 	return 0;
 }
 
+/* ---- waiting in another thread's place ---------------------------------------------------------------- */
+
+static struct rb_event *event_of(struct rb_ring *ring, enum rb_wish wish)
+{
+	return wish == RB_TO_TAKE ? &ring->map.control->ready : &ring->map.control->freed;
+}
+
+uint32_t rb_watch(struct rb_ring *ring, enum rb_wish wish)
+{
+	return rb_event_prepare(event_of(ring, wish));
+}
+
+int rb_can_take(struct rb_ring *ring, const struct rb_filter *filter)
+{
+	int rc = rb_handle_enter_as_reader(ring);
+
+	return rc < 0 ? rc : rb_ring_ready(&ring->self, filter) > 0 || rb_ring_drained(&ring->self, filter);
+}
+
+int rb_can_claim(struct rb_ring *ring)
+{
+	int rc = rb_handle_enter(ring);
+
+	return rc < 0 ? rc : rb_ring_claimable(&ring->self);
+}
+
+/* Who changed something may have died before it told us, so after a slice we look. An error is for the caller's next call to meet. */
+int rb_await(struct rb_ring *ring, enum rb_wish wish, uint32_t seen, int64_t deadline_ns)
+{
+	if (rb_handle_enter(ring) < 0)
+		return 0;
+
+	struct rb_row *row = &ring->map.rows[ring->self.row];
+	int64_t now = rb_now_ns();
+	int64_t until = deadline_ns - now < SLICE_NS ? deadline_ns : now + SLICE_NS;
+	int rc = rb_event_sleep(event_of(ring, wish), seen, until);
+
+	rb_count(&row->waits, 1);
+	rb_count(&row->wait_ns, (uint64_t)(rb_now_ns() - now));
+	if (rc == 0)
+		return 0;
+	rb_handle_reap(ring);
+	return (wish == RB_TO_TAKE ? rb_can_take(ring, NULL) : rb_can_claim(ring)) != 0 ? 0 : -EAGAIN;
+}
+
+int rb_count_tags(const struct rb_ring *ring, uint64_t first, uint64_t last)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < ring->map.header.slots; i++) {
+		struct rb_view view;
+		int rc = rb_stats_look(&ring->map, i, &view);
+
+		/* Who changes too fast to be seen is not gone. */
+		n += rc == -EAGAIN || (view.state != RB_FREE && view.tag >= first && view.tag <= last);
+	}
+	return n;
+}
+
+void *rb_payload_of(const struct rb_ring *ring, uint32_t index)
+{
+	return index < ring->map.header.slots ? rb_payload(&ring->map, index) : NULL;
+}
+
 /* ---- looking after it --------------------------------------------------------------------------------- */
 
 int rb_recover(struct rb_ring *ring)
@@ -373,7 +457,7 @@ int rb_ready(struct rb_ring *ring)
 {
 	int rc = rb_handle_enter(ring);
 
-	return rc < 0 ? rc : rb_ring_ready(&ring->self);
+	return rc < 0 ? rc : rb_ring_ready(&ring->self, NULL);
 }
 
 int rb_look(const struct rb_ring *ring, uint32_t index, struct rb_view *out)

@@ -71,6 +71,7 @@ int main(void)
 	t_context[0] = '\0';
 	steps.every = 1;
 	t_equal(rb_look(ring, 0, &view), -EAGAIN);
+	t_equal(rb_count_tags(ring, UINT64_MAX - 1, UINT64_MAX - 1), 1); /* who cannot be seen is not gone */
 	steps.every = 0;
 	rb_detach(other);
 	rb_detach(ring);

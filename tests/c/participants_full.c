@@ -21,6 +21,9 @@ static void find_no_place(void *arg)
 	t_equal(rb_take(ring, NULL, RB_NOW, &slot), -EUSERS);
 	t_equal(rb_recover(ring), -EUSERS);
 	t_equal(rb_ready(ring), -EUSERS);
+	t_equal(rb_can_take(ring, NULL), -EUSERS);
+	t_equal(rb_can_claim(ring), -EUSERS);
+	t_equal(rb_await(ring, RB_TO_TAKE, rb_watch(ring, RB_TO_TAKE), RB_FOREVER), 0); /* look, and be told why not */
 	t_equal(t_stats(ring).participants, 2); /* needs no place */
 }
 

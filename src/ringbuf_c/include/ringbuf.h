@@ -145,6 +145,12 @@ struct rb_view {
 	enum rb_state state;
 };
 
+/* What somebody waits for. */
+enum rb_wish {
+	RB_TO_TAKE = 0,  /* a message */
+	RB_TO_CLAIM = 1, /* a free slot */
+};
+
 struct rb_lost {
 	uint64_t tag;   /* RB_TAG_UNKNOWN when its producer died before writing it */
 	uint64_t pid;   /* the producer, as numbered in its own pid namespace */
@@ -256,6 +262,11 @@ int rb_secure(rb_ring *ring, const struct rb_slot *slot);
  * -ESTALE     not this handle's slot: handed back already, or inherited through fork() */
 int rb_commit(rb_ring *ring, const struct rb_slot *slot, uint64_t bytes);
 
+/* Publish several slots, in order, the first `bytes[i]` of slots[i]; whoever waits is woken once, after the last: takers that
+ * come for one each do not keep the producer from the others'. Returns 0, or the error of the first that cannot be
+ * published, as rb_commit(); that one and those behind it stay claimed. */
+int rb_commit_all(rb_ring *ring, const struct rb_slot *slots, const uint64_t *bytes, uint32_t n);
+
 /* memcpy for payloads larger than the caches: past them, where the machine can. Complete in the order of a commit
  * that follows. For payloads that fit the cache memcpy is better: their consumer finds them there. */
 void rb_copy_streaming(void *to, const void *from, uint64_t bytes);
@@ -294,6 +305,36 @@ int rb_subscribe(rb_ring *ring);
  * released. Idempotent; does nothing in queue mode. Not while another thread takes through this handle. A take that comes
  * later subscribes anew, or is refused with -EBUSY while slots from before are out. */
 int rb_unsubscribe(rb_ring *ring);
+
+/* ---- waiting in another thread's place ------------------------------------------------------------ */
+
+/* For callers that must not block, such as an event loop, and leave that to one thread for all of their waits:
+ *
+ *     the loop                                          the thread
+ *     seen = rb_watch(ring, wish)
+ *     look: rb_can_take(), rb_can_claim()
+ *     nothing there: hand `seen` to the thread   --->   while (rb_await(ring, wish, seen, RB_FOREVER) < 0) ;
+ *     look again                                 <---   tell the loop
+ *
+ * What comes after rb_watch() ends an rb_await() on what that returned, in whatever thread and however much later. */
+uint32_t rb_watch(rb_ring *ring, enum rb_wish wish);
+
+/* Sleep until something has changed since rb_watch() returned `seen`, 100 ms at most; also rb_wake() is a change.
+ * 0           look again; perhaps for nothing
+ * -EAGAIN     100 ms, or the deadline, have passed; the dead were looked for, and there is nothing that a filter could accept */
+int rb_await(rb_ring *ring, enum rb_wish wish, uint32_t seen, int64_t deadline_ns);
+
+/* Would rb_take() with RB_NOW, or rb_claim(), do anything but say -EAGAIN? 1: it would, also if an error; 0: not now. Takes
+ * nothing. In broadcast it may say 1 of a message that the take then finds not to be for this reader. Errors as rb_take(). */
+int rb_can_take(rb_ring *ring, const struct rb_filter *filter);
+int rb_can_claim(rb_ring *ring);
+
+/* How many slots are taken, claimed or wait to be taken under a tag from `first` to `last`. */
+int rb_count_tags(const rb_ring *ring, uint64_t first, uint64_t last);
+
+/* The payload of slot `index` in this process's mapping, for who writes there by leave of the one whose slot it is; how the two
+ * agree on the end of that is theirs to know. NULL: no such slot. */
+void *rb_payload_of(const rb_ring *ring, uint32_t index);
 
 /* ---- looking after it -------------------------------------------------------------------------- */
 
