@@ -50,7 +50,7 @@ class RowRing:
     """A ring of batches whose rows come from several processes. Who makes it is the learner; the others get it inherited or
     pickled, by any start method, and `serve` their rows.
 
-    rows: of a batch. fields: {name: (shape, dtype)} of one row; a batch has arrays of shape (rows, *shape), and `present`, which
+    rows: of a batch. fields: {name: (shape, dtype)} of one row; a batch has arrays of shape ``(rows, *shape)``, and `present`, which
         rows are in it. slots: batches at a time, those counted that somebody still looks at; one more than that lets
         the learner go on while a writer is late. message_bytes: bytes of arrays that a message to a row may have.
 
@@ -277,7 +277,7 @@ class Round:
         self._over(held, published=claim)
 
     def batch(self, timeout: float | None = None) -> dict[str, np.ndarray]:
-        """publish() it, and get() it from the ring: arrays of shape (rows, *shape), views of the slot that keep it."""
+        """publish() it, and get() it from the ring: arrays of shape ``(rows, *shape)``, views of the slot that keep it."""
         self.publish(timeout)
         return self._owner.ring.get(tag=self.number, timeout=0)
 
