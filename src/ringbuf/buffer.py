@@ -214,16 +214,16 @@ class RingBuffer(Messages):
         return AsyncSlot(self, timeout=timeout, tag=tag, target=target)
 
     async def _aclaim(self, *, timeout: float | None, tag: int, target: int) -> Claim:
-        claim = self._core.try_claim(tag=tag, target=target)
-        if claim is None and timeout != 0:
+        def attempt() -> Any:
+            claim = self._core.try_claim(tag=tag, target=target)
+            return NOTHING if claim is None else claim
 
-            def attempt() -> object:
-                claim = self._core.try_claim(tag=tag, target=target)
-                return NOTHING if claim is None else claim
-
-            claim = await self._waits_for(to_claim=True).until(attempt, (None, None), timeout)
-        if claim is None or claim is NOTHING:
+        found = attempt()
+        if found is NOTHING and timeout != 0:
+            found = await self._waits_for(to_claim=True).until(attempt, (None, None), timeout)
+        if found is NOTHING:
             self._say_full(timeout)
+        claim: Claim = found
         return claim
 
     def _waits_for(self, *, to_claim: bool) -> Waits:

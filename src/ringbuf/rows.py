@@ -50,8 +50,8 @@ class RowRing:
     """A ring of batches whose rows come from several processes. Who makes it is the learner; the others get it inherited or
     pickled, by any start method, and `serve` their rows.
 
-    rows: of a batch. fields: {name: (shape, dtype)} of one row; a batch has arrays of shape ``(rows, *shape)``, and `present`, which
-        rows are in it. slots: batches at a time, those counted that somebody still looks at; one more than that lets
+    rows: of a batch. fields: {name: (shape, dtype)} of one row; a batch has arrays of shape ``(rows, *shape)``, and `present`,
+        which rows are in it. slots: batches at a time, those counted that somebody still looks at; one more than that lets
         the learner go on while a writer is late. message_bytes: bytes of arrays that a message to a row may have.
 
     Attributes

@@ -86,7 +86,7 @@ def test_ready_batches_are_a_counter_and_names_are_given(Loader, tmp_path):
         run(loader)
     events = json.loads(path.read_text())
     assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == [
-        f"{loader.name} ({os.path.basename(sys.modules['__main__'].__file__)})"
+        f"{loader.name} ({os.path.basename(getattr(sys.modules['__main__'], '__file__', None) or sys.executable)})"
     ]
     counts = [event["args"]["ready"] for event in events if event["ph"] == "C"]
     assert counts and all(0 <= count <= 4 for count in counts)

@@ -48,9 +48,11 @@ class LoaderStats:
     load_ns: int
     """Nanoseconds in the dataset, of all workers together. This and the next three are 0 where there was no memory for a page."""
     collate_ns: int
-    """Collating and copying, of all workers together; likewise `wait_task_ns` and `wait_slot_ns`, which is time spent waiting."""
+    """Collating and copying, of all workers together."""
     wait_task_ns: int
+    """Waiting for something to do, of all workers together."""
     wait_slot_ns: int
+    """Waiting for a free slot, of all workers together."""
     by_worker: tuple[WorkerSnapshot, ...]
     """The same for each worker. Without workers there is one, which is this process."""
 

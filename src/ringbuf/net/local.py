@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import re
-import re
 import socket
 import struct
 from collections import deque

@@ -103,7 +103,8 @@ class Server:
             )
         if self.mode == "split" and clients != 1:
             raise ValueError(
-                f"clients={clients} is for mode='broadcast', which begins when so many are there; in 'split' whoever comes is served"
+                f"clients={clients} is for mode='broadcast', which begins when so many are there; in 'split' each client is "
+                "served at once"
             )
         if bind is None and (keys is not None or compress is not None):
             raise ValueError("keys= and compress= are for clients elsewhere, and there is no bind= where they could come in")
