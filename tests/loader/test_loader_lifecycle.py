@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from loader_data import Drowsy, Handles, Loads, Numbered, Sleeps, Stream, Whoami, load_all, mark_dataset, numbers_in
-from processes import forked, process, script
+from processes import forked, process, script, succeeds
 
 from ringbuf import Closed, RingLoader, WorkerDied
 
@@ -31,36 +31,38 @@ def usage():
     return len(os.listdir("/proc/self/fd")), maps.count("memfd:ringbuf"), threading.active_count()
 
 
+def iterate_with_many_open_files(method):
+    """From a thread, for then its workers are tied to it by one more descriptor."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    while opened[-1] < 1100:
+        opened.append(os.dup(opened[0]))
+    got = []
+
+    def iterate():
+        with RingLoader(Numbered(6), 2, num_workers=2, multiprocessing_context=method) as loader:
+            got.extend(numbers_in(batch) for batch in loader)
+            with pytest.raises(WorkerDied):
+                for _ in range(100):
+                    iterator = iter(loader)
+                    os.kill(iterator._workers[0].pid, signal.SIGKILL)
+                    list(iterator)
+            got.append("died")
+
+    thread = threading.Thread(target=iterate)
+    thread.start()
+    thread.join()
+    assert got == [[0, 1], [2, 3], [4, 5], "died"]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_trainer_with_many_open_files(method):
-    """More than select() can look at. From a thread, for then its workers are tied to it by one more descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """More than select() can look at."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < 2048:
         pytest.skip("this process may not have so many descriptors")
-
-    def run():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, soft), hard))
-        opened = [os.open(os.devnull, os.O_RDONLY)]
-        while opened[-1] < 1100:
-            opened.append(os.dup(opened[0]))
-        got = []
-
-        def iterate():
-            with RingLoader(Numbered(6), 2, num_workers=2, multiprocessing_context=method) as loader:
-                iterator = iter(loader)
-                got.extend(numbers_in(batch) for batch in iterator)
-                with pytest.raises(WorkerDied):
-                    for _ in range(100):
-                        iterator = iter(loader)
-                        os.kill(iterator._workers[0].pid, signal.SIGKILL)
-                        list(iterator)
-
-        thread = threading.Thread(target=iterate)
-        thread.start()
-        thread.join()
-        assert got == [[0, 1], [2, 3], [4, 5]]
-
-    assert forked(run) == 0
+    with process(iterate_with_many_open_files, method, method="spawn") as child:  # a fork would share our forkserver
+        assert succeeds(child)
 
 
 # ---- the end of a pass ------------------------------------------------------------------------------------------
