@@ -22,6 +22,7 @@ from things import dead_ring, removed_in_the_end
 import ringbuf
 from ringbuf.cli.kinds import ring as rings
 from ringbuf.cli.kinds import server as servers
+from ringbuf.cli.processes import is_stopped
 from ringbuf.net import local
 
 
@@ -162,7 +163,7 @@ def test_a_server_that_stops_answering_is_still_shown():
         watch = servers.watch(name)
         assert watch.look()["answers"]
         os.kill(child.pid, signal.SIGSTOP)
-        assert eventually(lambda: servers.is_stopped(child.pid))
+        assert eventually(lambda: is_stopped(child.pid))
         frame = watch.look()
         assert (frame["answers"], frame["pid"]) == (False, child.pid)
         assert "stopped" in shown(watch)[1] and "stopped" in watch.row().note
