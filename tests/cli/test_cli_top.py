@@ -23,6 +23,7 @@ import ringbuf
 from ringbuf.cli.kinds import ring as rings
 from ringbuf.cli.kinds import server as servers
 from ringbuf.cli.processes import is_stopped
+from ringbuf.cli.terminal import Keys
 from ringbuf.net import local
 
 
@@ -334,6 +335,15 @@ def test_a_resize_is_seen_at_once(ring, on_terminal):
     terminal.shows("q ends", before)
     terminal.press(b"q")
     assert terminal.ends() == 0
+
+
+def test_q_ends_it_also_when_other_keys_were_pressed_before_it_looked():
+    reading, writing = os.pipe()
+    woken, wake = os.pipe()
+    os.write(writing, b"x\x1aq")
+    assert Keys(reading, woken).wait(0) == "quit"
+    for descriptor in (reading, writing, woken, wake):
+        os.close(descriptor)
 
 
 def test_no_color_and_dumb_terminals_are_heard(ring, on_terminal):
