@@ -18,8 +18,9 @@ import ringbuf
 from ringbuf import memory
 from ringbuf.cli import main
 from ringbuf.cli.kinds import KINDS, kinds
+from ringbuf.cli.kinds import loader as loaders
 from ringbuf.cli.kinds import ring as rings
-from ringbuf.cli.kinds import server as servers
+from ringbuf.cli.processes import is_stopped
 from ringbuf.net import inquiry, local
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -34,6 +35,7 @@ def own_things_alone(monkeypatch):
 
     monkeypatch.setattr(rings, "names", own(rings.names))
     monkeypatch.setattr(local, "running", own(local.running))
+    monkeypatch.setattr(loaders, "there", list)
 
 
 @pytest.fixture
@@ -81,11 +83,11 @@ def dead():
 
 
 def test_nothing_there_is_a_line_and_no_failure(nothing_there, said):
-    assert said("ls") == ("no ring and no server of yours is there\n", "")
+    assert said("ls") == ("no ring, server or loader of yours is there\n", "")
     assert said("ls", "--json") == ("[]\n", "")
     assert said("rm", "--dead") == ("no ring of yours is dead\n", "")
     assert said("rm", "--dead", "--yes") == ("no ring of yours is dead\n", "")
-    assert said("stat", "x", code=1) == ("", "ringbuf stat: nothing is named 'x'; no ring and no server of yours is there\n")
+    assert said("stat", "x", code=1) == ("", "ringbuf stat: nothing is named 'x'; no ring, server or loader of yours is there\n")
 
 
 def test_a_living_ring_is_listed_with_its_slots_and_its_owner(ring, listed):
@@ -261,7 +263,7 @@ def test_a_server_that_is_stopped_is_listed_as_such(listed, said):
     with process(serve, name) as child:
         assert eventually(lambda: name in local.running())
         os.kill(child.pid, signal.SIGSTOP)
-        assert eventually(lambda: servers.is_stopped(child.pid))
+        assert eventually(lambda: is_stopped(child.pid))
         try:
             thing = listed(name)
             assert (thing["pid"], thing["alive"]) == (child.pid, True)
@@ -297,7 +299,7 @@ def test_what_is_said_by_a_stranger_is_no_server(said):
 
 def test_every_kind_has_what_a_kind_has():
     for name, kind in zip(KINDS, kinds()):
-        assert kind.KIND == name and all(callable(getattr(kind, part)) for part in ("find", "look", "page", "watch"))
+        assert kind.KIND == name and all(callable(getattr(kind, part)) for part in ("find", "keys", "look", "page", "watch"))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from ringbuf.cli.page import (
     KEEP,
     UNICODE,
     Column,
+    Durations,
     Facts,
     Histories,
     History,
@@ -28,6 +29,7 @@ PAGE = [
     Facts(["queue", "", "12 slots of 69.6 kB", "909 kB in all"]),
     Slots({"ready": 10, "reading": 1, "writing": 0, "free": 500}),
     Histories([History("ready", range(100), "10 of 12", 100), History("messages", [None, 5.0, 0.0], "81.7/s")]),
+    Durations("waits", range(48)),
     TABLE,
 ]
 
@@ -68,6 +70,15 @@ def test_each_state_has_its_share_of_the_bar_and_what_there_is_is_seen():
 def test_a_history_ends_with_the_newest_at_the_right_of_all_rows():
     rows = text([Histories([History("a", [0, 5, 10], "x", 10), History("long", [1], "longer", 1)])], 23, ASCII)
     assert rows == ["a            =#  x", "long          #  longer"]
+
+
+def test_durations_stand_above_their_place_on_the_axis():
+    counts = [0] * 48
+    counts[3] = counts[20] = 8  # of nanoseconds, and of almost a millisecond
+    counts[21], counts[47] = 1, 4  # of more than that, and of a day
+    above, below = text([Durations("waits", counts)], None, ASCII)
+    assert below == "       1 us      1 ms      1 s"
+    assert {at: above[at] for at in range(7, len(above)) if above[at] != " "} == {7: "#", 17: "#", 18: ":", 34: "="}
 
 
 def test_nothing_that_is_shown_moves_the_cursor():

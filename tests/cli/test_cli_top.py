@@ -22,6 +22,8 @@ from things import dead_ring, removed_in_the_end
 import ringbuf
 from ringbuf.cli.kinds import ring as rings
 from ringbuf.cli.kinds import server as servers
+from ringbuf.cli.processes import is_stopped
+from ringbuf.cli.terminal import Keys
 from ringbuf.net import local
 
 
@@ -162,7 +164,7 @@ def test_a_server_that_stops_answering_is_still_shown():
         watch = servers.watch(name)
         assert watch.look()["answers"]
         os.kill(child.pid, signal.SIGSTOP)
-        assert eventually(lambda: servers.is_stopped(child.pid))
+        assert eventually(lambda: is_stopped(child.pid))
         frame = watch.look()
         assert (frame["answers"], frame["pid"]) == (False, child.pid)
         assert "stopped" in shown(watch)[1] and "stopped" in watch.row().note
@@ -333,6 +335,15 @@ def test_a_resize_is_seen_at_once(ring, on_terminal):
     terminal.shows("q ends", before)
     terminal.press(b"q")
     assert terminal.ends() == 0
+
+
+def test_q_ends_it_also_when_other_keys_were_pressed_before_it_looked():
+    reading, writing = os.pipe()
+    woken, wake = os.pipe()
+    os.write(writing, b"x\x1aq")
+    assert Keys(reading, woken).wait(0) == "quit"
+    for descriptor in (reading, writing, woken, wake):
+        os.close(descriptor)
 
 
 def test_no_color_and_dumb_terminals_are_heard(ring, on_terminal):

@@ -1,4 +1,4 @@
-"""List your rings and servers on this machine: who owns them, whether they live, what they hold. Nobody is disturbed by it."""
+"""List your rings, servers and loaders: whose they are, whether they live, what they hold. Nobody is disturbed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringbuf.cli.page import KEEP, Block, Column, Prose, Table
 from ringbuf.cli.painter import show
 from ringbuf.cli.units import age, nbytes
 
-ABOUT = "list rings and servers"
+ABOUT = "list rings, servers and loaders"
 
 EXAMPLES = """\
   ringbuf ls                                   yours

@@ -14,6 +14,7 @@ __all__ = [
     "UNICODE",
     "Block",
     "Column",
+    "Durations",
     "Facts",
     "Glyphs",
     "Histories",
@@ -38,6 +39,10 @@ class Glyphs(NamedTuple):
 
 UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", {"ready": "█", "reading": "▓", "writing": "▒", "free": "░"})
 ASCII = Glyphs(" .:-=+*#", {"ready": "#", "reading": "r", "writing": "w", "free": "."})
+
+# Of durations: 2**10 ns are a microsecond, and so on, well enough.
+AXIS = ("1 us", "1 ms", "1 s")
+STEP_BITS, FIRST_BIT, LAST_BIT = 10, 10, 37
 
 GAP = "  "
 CUT = "..."
@@ -175,6 +180,23 @@ class Histories(NamedTuple):
             levels = "".join(_level(value, most, glyphs.levels) for value in shown).rjust(width)
             lines.append(_crop([(row.label.ljust(label) + GAP, "dim"), (levels + GAP, row.style), (row.now, "")], columns))
         return lines
+
+
+class Durations(NamedTuple):
+    """How often something took how long, above an axis.
+
+    counts: in place b of those that took less than 2**b nanoseconds, and not less than half of that.
+    """
+
+    label: str
+    counts: Sequence[int]
+
+    def lines(self, columns: int | None, glyphs: Glyphs) -> list[Line]:
+        kept = [sum(self.counts[: FIRST_BIT + 1]), *self.counts[FIRST_BIT + 1 : LAST_BIT], sum(self.counts[LAST_BIT:])]
+        levels = "".join(_level(count, max(kept), glyphs.levels) for count in kept)
+        below = "".join(mark.ljust(STEP_BITS) for mark in AXIS).rstrip()
+        lines = [[(self.label + GAP, "dim"), (levels, "")], [(" " * len(self.label + GAP), ""), (below, "dim")]]
+        return [_crop(line, columns) for line in lines]
 
 
 def lines_of(page: Iterable[Block], columns: int | None, glyphs: Glyphs) -> list[Line]:

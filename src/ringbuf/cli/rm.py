@@ -16,7 +16,7 @@ from typing import Any
 
 from ringbuf import checks
 from ringbuf._core import unlink
-from ringbuf.cli.kinds import ring
+from ringbuf.cli.kinds import loader, ring
 from ringbuf.cli.kinds.thing import Thing
 from ringbuf.cli.outcome import DONE, FAILED, WrongUsage, one_line
 from ringbuf.cli.units import age, nbytes
@@ -110,6 +110,9 @@ def _what_else(name: str) -> str:
     with contextlib.suppress(OSError, ValueError):
         pid = inquiry.process_of(name)
         return f"it is a server, which goes when {f'process {pid}' if pid else 'its process'} ends"
+    for one in loader.there():
+        if one.name == name:
+            return f"it is a loader, of which there is nothing to remove: all of it goes when process {one.pid} ends"
     return "no ring has this name"
 
 

@@ -1,26 +1,27 @@
-"""Show one ring or server as it is now; of one name, all there are. Nothing is attached to and nobody is disturbed."""
+"""Show one ring, server or loader as it is now; of one name, all there are. Nothing is attached to and nobody is disturbed."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from ringbuf.cli.kinds import named
+from ringbuf.cli.kinds import NAMES, named
 from ringbuf.cli.outcome import DONE
 from ringbuf.cli.page import Block, Prose
 from ringbuf.cli.painter import show
 
-ABOUT = "show one ring or server as it is now"
+ABOUT = "show one ring, server or loader as it is now"
 
 EXAMPLES = """\
   ringbuf stat train
+  ringbuf stat 4711                            the loaders of the trainer with that pid
   ringbuf stat train --json | jq '.[0].participants'
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of a ring or a server, as `ringbuf ls` lists it")
-    parser.add_argument("--json", action="store_true", help="a list of objects on stdout, one for each kind of that name")
+    parser.add_argument("name", metavar="NAME", help=NAMES)
+    parser.add_argument("--json", action="store_true", help="a list of objects on stdout, one for each thing of that name")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -71,9 +71,7 @@ class Keys:
                 return "resized"
             if self._stdin in ready:
                 pressed = os.read(self._stdin, 64)
-                if not pressed:  # the terminal hung up
-                    return "quit"
-                if pressed[:1] in (b"q", b"Q"):
+                if not pressed or b"q" in pressed.lower():  # nothing: the terminal hung up
                     return "quit"
             if left <= 0:
                 return None

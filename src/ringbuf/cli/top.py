@@ -1,7 +1,7 @@
-"""Watch a running ring or server from outside; without a NAME, all of yours. Who is watched need not know, answer or be alive.
+"""Watch a running ring, server or loader from outside; without a NAME, all of yours. Who is watched need not know or answer.
 
 On a terminal one screen is drawn again and again, until q or Ctrl-C; elsewhere a block follows the other. It ends when what is
-watched is gone. Rates are of the last interval, those of a server of the last 5 seconds.
+watched is gone. Rates are of the last interval, those of servers and loaders of the last 5 seconds.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 from ringbuf.cli.counts import count, seconds
-from ringbuf.cli.kinds import KINDS, NOTHING, find, kinds, there_is
+from ringbuf.cli.kinds import KINDS, NAMES, NOTHING, find, kinds, there_is
 from ringbuf.cli.kinds.thing import Row, Watch
 from ringbuf.cli.outcome import DONE, TERMINATED, Failed
 from ringbuf.cli.page import KEEP, Block, Column, Prose, Table
@@ -22,7 +23,7 @@ from ringbuf.cli.sigterm import Terminated, terminated_by_sigterm
 from ringbuf.cli.terminal import is_terminal, keys
 from ringbuf.cli.units import nbytes, percent, rate
 
-ABOUT = "watch rings and servers at work"
+ABOUT = "watch rings, servers and loaders at work"
 
 EXAMPLES = """\
   ringbuf top                                  all of yours
@@ -42,7 +43,7 @@ COLUMNS = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="of a ring or a server, as `ringbuf ls` lists it")
+    parser.add_argument("name", metavar="NAME", nargs="?", help=NAMES)
     parser.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="seconds between two looks (default 1)")
     parser.add_argument("-n", dest="count", type=count, metavar="COUNT", help="end after so many looks")
     parser.add_argument("--json", action="store_true", help="an object a line on stdout, one for each interval")
@@ -120,6 +121,20 @@ class _Crowd:
             blocks += watch.page()
         return blocks
 
+    def _table(self) -> Table:
+        names = Counter((frame["kind"], frame["name"]) for frame in self.frames)
+        rows = []
+        for frame, watch in zip(self.frames, self._watches.values()):
+            alone = names[frame["kind"], frame["name"]] == 1
+            rows.append(_row(frame, frame["name"] if alone else frame["key"], watch.row()))
+        return Table(COLUMNS, rows)
+
+
+def _row(frame: dict[str, Any], name: str, row: Row) -> list[str | tuple[str, str]]:
+    size = "" if row.bytes_per_s is None else f"{nbytes(row.bytes_per_s)}/s"
+    share = "" if row.share is None else percent(row.share)
+    return [frame["kind"], (name, "strong"), str(frame["pid"] or ""), rate(row.messages_per_s), size, share, row.note]
+
 
 class _Named(_Crowd):
     """All that have one name."""
@@ -127,7 +142,7 @@ class _Named(_Crowd):
     def __init__(self, name: str):
         super().__init__()
         self._name = name
-        self._watches = {(kind.KIND, name): kind.watch(name) for kind in kinds()}
+        self._watches = {(kind.KIND, key): kind.watch(key) for kind in kinds() for key in kind.keys(name)}
 
     def look(self) -> bool:
         """Whether there is still something to look at. Failed when there has been nothing from the beginning."""
@@ -138,7 +153,9 @@ class _Named(_Crowd):
         return bool(self)
 
     def page(self) -> list[Block]:
-        return self._pages()
+        if len({kind for kind, _ in self._watches}) == len(self):
+            return self._pages()
+        return [self._table(), Prose("one of them alone: ringbuf top PID, or PID/NAME", "dim")]
 
 
 class _All(_Crowd):
@@ -146,9 +163,8 @@ class _All(_Crowd):
 
     def look(self) -> bool:
         by_kind = dict(zip(KINDS, kinds()))
-        there = {(thing.kind, thing.name): thing for thing in find()}
+        there = {(thing.kind, thing.key): thing for thing in find()}
         self._watches = {key: self._watches.get(key) or by_kind[key[0]].watch(key[1]) for key in there}
-        self._pids = {key: thing.pid for key, thing in there.items()}
         self._look_at_all()
         return True
 
@@ -157,10 +173,4 @@ class _All(_Crowd):
             return [Prose(NOTHING)]
         if len(self) == 1:
             return self._pages()
-        return [Table(COLUMNS, [self._row(key, watch.row()) for key, watch in self._watches.items()])]
-
-    def _row(self, key: tuple[str, str], row: Row) -> list[str | tuple[str, str]]:
-        kind, name = key
-        size = "" if row.bytes_per_s is None else f"{nbytes(row.bytes_per_s)}/s"
-        share = "" if row.share is None else percent(row.share)
-        return [kind, (name, "strong"), str(self._pids[key] or ""), rate(row.messages_per_s), size, share, row.note]
+        return [self._table()]

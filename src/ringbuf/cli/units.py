@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["age", "amount", "nbytes", "percent", "rate"]
+__all__ = ["age", "amount", "duration", "nbytes", "percent", "rate"]
 
 
 def amount(value: float) -> str:
@@ -27,6 +27,14 @@ def age(seconds: float) -> str:
         if seconds < longest * length:
             return f"{max(0.0, seconds) / length:.0f} {unit}"
     return f"{seconds / 86400:.0f} d"
+
+
+def duration(seconds: float) -> str:
+    """Of something that may be short."""
+    for unit, length in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 1000 * length:
+            return f"{amount(seconds / length)} {unit}"
+    return f"{amount(seconds)} s" if seconds < 100 else age(seconds)
 
 
 def percent(share: float | None) -> str:

@@ -8,12 +8,13 @@
     _meter                                  the page: where each number lies, and who writes it
     page                                    a loader's own page
     snapshot, events, reader, search        somebody else's
+    rates                                   what two looks make
     tracing                                 events as a file for Perfetto
 """
 
 from ringbuf.telemetry.events import Cursor, Event, Events
 from ringbuf.telemetry.reader import Reader
-from ringbuf.telemetry.search import Found, find, open
+from ringbuf.telemetry.search import Found, Unreadable, find, open, unreadable
 from ringbuf.telemetry.snapshot import ConsumerSnapshot, Snapshot, WorkerSnapshot
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "Found",
     "Reader",
     "Snapshot",
+    "Unreadable",
     "WorkerSnapshot",
     "find",
     "open",
+    "unreadable",
 ]

@@ -13,7 +13,7 @@ from ringbuf.errors import CorruptSegment
 from ringbuf.telemetry._meter import PREFIX
 from ringbuf.telemetry.reader import Reader
 
-__all__ = ["Found", "find", "open"]
+__all__ = ["Found", "Unreadable", "find", "open", "unreadable"]
 
 LINK = f"/memfd:{PREFIX}"
 DELETED = " (deleted)"
@@ -30,6 +30,16 @@ class Found(NamedTuple):
     """Seconds since its first pass began."""
     path: str
     """Where its page can be opened, as long as it is there."""
+
+
+class Unreadable(NamedTuple):
+    """What is called like a loader's page, and makes no sense to this ringbuf."""
+
+    name: str
+    """What its memory is called; whatever somebody has chosen."""
+    pid: int
+    """Of the process that has it, of several the oldest."""
+    problem: str
 
 
 def find() -> list[Found]:
@@ -51,6 +61,20 @@ def find() -> list[Found]:
                 age_s = (time.monotonic_ns() - reader.started_ns) / 1e9
                 found[page] = Found(reader.name, pid, reader.program, age_s, path)
     return sorted(found.values(), key=lambda loader: -loader.age_s)
+
+
+def unreadable() -> list[Unreadable]:
+    """Pages of this user's processes that find() passes over: of another version, damaged, or none at all."""
+    found: dict[tuple[int, int], Unreadable] = {}
+    for pid, path in sorted(_candidates(), key=lambda candidate: _born(candidate[0])):
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            name = _called(path)
+            try:
+                _read(path).close()
+            except CorruptSegment as error:
+                found.setdefault((status.st_dev, status.st_ino), Unreadable(name, pid, str(error)))
+    return list(found.values())
 
 
 def open(loader: str | int) -> Reader:
@@ -86,8 +110,7 @@ def _complain(loader: str | int) -> None:
     """Raise what is wrong with a page that is called so, or is of that process, if it makes no sense."""
     for pid, path in _candidates():
         with contextlib.suppress(OSError):
-            called = os.readlink(path).removeprefix(LINK).removesuffix(DELETED)
-            if loader in (pid, called):
+            if loader in (pid, _called(path)):
                 _read(path).close()
 
 
@@ -108,6 +131,10 @@ def _candidates() -> Iterator[tuple[int, str]]:
                         yield int(entry), f"{folder}/{number}"
 
 
+def _called(path: str) -> str:
+    return os.readlink(path).removeprefix(LINK).removesuffix(DELETED)
+
+
 def _read(path: str, pid: int | None = None) -> Reader:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -124,3 +151,11 @@ def _number_within(pid: int) -> int:
                 if line.startswith(b"NSpid:"):
                     return int(line.split()[-1])
     return pid
+
+
+def _born(pid: int) -> int:
+    """When a process began, in the kernel's ticks. 0: it is gone."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        with os.fdopen(os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    return 0

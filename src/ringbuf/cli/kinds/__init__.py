@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from importlib import import_module
 from typing import Any
 
 from ringbuf.cli.kinds.thing import Kind, Thing
 from ringbuf.cli.outcome import Failed
 
-__all__ = ["KINDS", "NOTHING", "find", "kinds", "named", "there_is"]
+__all__ = ["KINDS", "NAMES", "NOTHING", "find", "kinds", "named", "there_is"]
 
-KINDS = ("ring", "server")
-NOTHING = f"no {' and no '.join(KINDS)} of yours is there"
+KINDS = ("ring", "server", "loader")
+NOTHING = f"no {', '.join(KINDS[:-1])} or {KINDS[-1]} of yours is there"
+NAMES = "of a ring, server or loader, as `ringbuf ls` lists it; also a loader's PID, or PID/NAME"
 
 
 def kinds() -> list[Any]:
@@ -27,10 +30,9 @@ def named(name: str) -> list[tuple[Kind, dict[str, Any]]]:
     """(kind, snapshot) of everything with this name. Failed, which names what there is, where there is none."""
     found = []
     for kind in kinds():
-        try:
-            found.append((kind, kind.look(name)))
-        except FileNotFoundError:
-            continue
+        for key in kind.keys(name):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((kind, kind.look(key)))
     if not found:
         raise Failed(f"nothing is named {name!r}; {there_is(find())}")
     return found
@@ -39,4 +41,6 @@ def named(name: str) -> list[tuple[Kind, dict[str, Any]]]:
 def there_is(things: list[Thing]) -> str:
     if not things:
         return NOTHING
-    return "there are: " + ", ".join(f"{thing.name} ({thing.kind})" for thing in things)
+    names = Counter((thing.kind, thing.name) for thing in things)
+    told = [(thing.name if names[thing.kind, thing.name] == 1 else thing.key, thing.kind) for thing in things]
+    return "there are: " + ", ".join(f"{name} ({kind})" for name, kind in told)

@@ -15,7 +15,7 @@ from ringbuf.cli.kinds.thing import Row, Thing
 from ringbuf.cli.page import KEEP, Block, Column, Facts, Histories, History, Prose, Slots, Table
 from ringbuf.cli.units import age, nbytes, percent, rate
 
-__all__ = ["KIND", "Watch", "find", "holders", "look", "page", "thing_of", "watch"]
+__all__ = ["KIND", "Watch", "find", "holders", "keys", "look", "page", "thing_of", "watch"]
 
 KIND = "ring"
 PREFIX = os.path.basename(memory.path_of(""))
@@ -64,6 +64,7 @@ def thing_of(name: str, seen: dict[str, Any]) -> Thing:
     return Thing(
         kind=KIND,
         name=name,
+        key=name,
         pid=seen["pid"],
         alive=seen["alive"],
         mode=seen.get("mode"),
@@ -76,6 +77,10 @@ def thing_of(name: str, seen: dict[str, Any]) -> Thing:
 
 
 # ---- one look
+
+
+def keys(name: str) -> list[str]:
+    return [name]
 
 
 def look(name: str) -> dict[str, Any]:

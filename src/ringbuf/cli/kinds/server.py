@@ -9,11 +9,12 @@ from typing import Any
 
 from ringbuf.cli.kinds.thing import Row, Thing
 from ringbuf.cli.page import KEEP, Block, Column, Facts, Histories, History, Prose, Table
+from ringbuf.cli.processes import is_stopped
 from ringbuf.cli.units import age, nbytes, percent, rate
 from ringbuf.net import inquiry, local
 from ringbuf.net.history import History as Samples
 
-__all__ = ["KIND", "Watch", "find", "is_stopped", "look", "page", "watch"]
+__all__ = ["KIND", "Watch", "find", "keys", "look", "page", "watch"]
 
 KIND = "server"
 PATIENCE_S = 1.0  # with each part of an answer
@@ -35,7 +36,8 @@ def find(everybody: bool) -> list[Thing]:
 
 
 def _thing(snapshot: dict[str, Any]) -> Thing:
-    about = {"kind": KIND, "name": snapshot["name"], "pid": snapshot["pid"], "alive": True, "user": os.geteuid()}
+    name = snapshot["name"]
+    about = {"kind": KIND, "name": name, "key": name, "pid": snapshot["pid"], "alive": True, "user": os.geteuid()}
     if not snapshot["answers"]:
         return Thing(**about, note=snapshot["problem"])
     clients = snapshot["connected"]
@@ -49,6 +51,10 @@ def _thing(snapshot: dict[str, Any]) -> Thing:
 
 
 # ---- one look
+
+
+def keys(name: str) -> list[str]:
+    return [name]
 
 
 def look(name: str) -> dict[str, Any]:
@@ -71,14 +77,6 @@ def _mute(name: str, problem: str) -> dict[str, Any]:
     if pid is not None and is_stopped(pid):
         problem = "does not answer: its process is stopped"
     return {"kind": KIND, "answers": False, "name": name, "pid": pid, "problem": problem}
-
-
-def is_stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):
-        return False
 
 
 # ---- for people

@@ -14,11 +14,12 @@ class Thing(NamedTuple):
     """Something with a name, as one look found it; None where a thing has no such number, or none that may be known.
 
     pid: its owner: of a ring, who is attached to it longest. alive: whether it is in use; slots: by state;
-    note: what else there is to say. user: whose it is.
+    note: what else there is to say. user: whose it is. key: a name that is no other thing's of its kind.
     """
 
     kind: str
     name: str
+    key: str
     pid: int | None = None
     alive: bool | None = None
     mode: str | None = None
@@ -62,11 +63,14 @@ class Kind(Protocol):
     def find(self, everybody: bool) -> list[Thing]:
         """All there are, of this user or of everybody, by name."""
 
-    def look(self, name: str) -> dict[str, Any]:
+    def keys(self, name: str) -> list[str]:
+        """Of all that a user may mean by a name."""
+
+    def look(self, key: str) -> dict[str, Any]:
         """One snapshot, as JSON has it. FileNotFoundError."""
 
     def page(self, snapshot: dict[str, Any]) -> Sequence[Block]:
         """The same for people."""
 
-    def watch(self, name: str) -> Watch:
+    def watch(self, key: str) -> Watch:
         """FileNotFoundError may come from its first look()."""
