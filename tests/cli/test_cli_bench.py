@@ -175,7 +175,7 @@ def test_output_that_nobody_reads_is_no_error(lacking, tmp_path):
 
 
 def rows_of(samples, number):
-    return samples.rows[(number * plan.BATCH_ROWS + np.arange(plan.BATCH_ROWS)) % plan.ROWS].copy()
+    return samples.rows[(number * plan.BATCH_ROWS + np.arange(plan.BATCH_ROWS)) % len(samples.rows)].copy()
 
 
 class Loader:
@@ -207,13 +207,15 @@ SPOILED = {
 @pytest.mark.parametrize("name", SPOILED)
 def test_what_arrives_wrongly_is_found(name):
     spoil, words = SPOILED[name]
-    samples = Samples(1024)
+    samples = Samples(plan.Shape(1024, 193))
+    entrant = Entrant("the loader", Loader(samples, spoil=spoil), samples, run_s=0.01)
+    entrant.start(10)
     with pytest.raises(Failed, match=f"the loader: .*{words}"):
-        Entrant("the loader", Loader(samples, spoil=spoil), samples, run_s=0.01).check(10)
+        entrant.check()
 
 
 def test_a_timed_run_looks_at_both_ends_of_a_large_batch():
-    samples = Samples(1 << 16)
+    samples = Samples(plan.Shape(1 << 16, 193))
     for place in ((0, 0), (-1, -1)):
         spoiled = Loader(samples, spoil=lambda n, b, place=place: changed(b, *place) if n == 7 else [b])
         with pytest.raises(Failed, match="batch 7 should begin and end with"):
@@ -221,9 +223,10 @@ def test_a_timed_run_looks_at_both_ends_of_a_large_batch():
 
 
 def test_good_batches_pass():
-    samples = Samples(1024)
+    samples = Samples(plan.Shape(1024, 193))
     entrant = Entrant("the loader", Loader(samples), samples, run_s=0.001)
-    entrant.check(10)
+    entrant.start(10)
+    entrant.check()
     entrant.warm_up()
     assert entrant.rate() > 0 and entrant.arrived >= 30
 
@@ -300,13 +303,20 @@ GB = 10**9
 @pytest.mark.parametrize("torch", [True, False])
 def test_at_most_a_quarter_of_memory_and_of_dev_shm_is_taken(free, shm, torch, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda *, named: min(free, shm) if named else free)
-    row_bytes, why = plan.fit(plan.FULL.row_bytes, workers=4, torch=torch)
-    batches_of_a_loader = 4 * 2 + 2  # two ahead for each worker, the one in hand, and the one before it
-    batches = batches_of_a_loader * (2 if torch else 1) + 4  # and one place for each copying thread
-    assert row_bytes * (plan.ROWS + 32 * batches) <= free / 4
-    assert not torch or row_bytes * 32 * batches_of_a_loader <= shm / 4
-    assert bool(why) == (row_bytes < plan.FULL.row_bytes)
+    shape, why = plan.fit(plan.LARGE, workers=4, torch=torch)
+    batch_bytes, of_a_loader = 32 * shape.row_bytes, 4 * 2 + 2  # two ahead of each worker, and two with the consumer
+    copied = loaders = of_a_loader * batch_bytes
+    assert shape.rows * shape.row_bytes + copied + loaders * (2 if torch else 1) <= free / 4
+    assert not torch or of_a_loader * batch_bytes <= shm / 4
+    assert bool(why) == (shape.row_bytes < plan.LARGE.row_bytes) and shape.rows % 2
     assert not why or ("instead of 25.2 MB" in why and ("of /dev/shm are free" in why or "of memory are free" in why))
+
+
+def test_smaller_samples_are_as_much_memory_as_larger_ones(monkeypatch):
+    """Or they would be copied from the cache."""
+    monkeypatch.setattr(memory, "free_bytes", lambda *, named: 64 << 20 if named else 64 * GB)
+    shape, _ = plan.fit(plan.LARGE, workers=4, torch=True)
+    assert shape.row_bytes < plan.LARGE.row_bytes and shape.row_bytes * shape.rows >= plan.LARGE.row_bytes * plan.LARGE.rows
 
 
 def test_too_little_memory_for_anything_is_a_failure(monkeypatch, capsys):

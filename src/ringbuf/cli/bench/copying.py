@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ringbuf._core import copy_into
-from ringbuf.cli.bench.plan import BATCH_ROWS, ROWS
+from ringbuf.cli.bench.plan import BATCH_ROWS, under_way
 from ringbuf.cli.bench.samples import Samples
 
 __all__ = ["Copying"]
@@ -21,14 +21,16 @@ WAYS = {
 
 
 class Copying:
-    """Each thread copies batches out of the samples' memory into one place of its own, in the way that is faster here.
+    """Each thread copies batches out of the samples' memory into places of its own, in the way that is faster here. Together
+    there are as many places as a loader with as many workers has slots.
 
     run_s: seconds that a run takes.
     """
 
     def __init__(self, samples: Samples, threads: int, run_s: float):
         self._rows = samples.rows
-        self._places = [np.zeros((BATCH_ROWS, self._rows.shape[1]), np.float32) for _ in range(threads)]
+        places = [np.zeros((BATCH_ROWS, self._rows.shape[1]), np.float32) for _ in range(under_way(threads))]
+        self._places = [places[at::threads] for at in range(threads)]
         self._run_s = run_s / 4
         rates = {}
         for self.way in WAYS:
@@ -42,10 +44,12 @@ class Copying:
             return sum(pool.map(self._copy, range(len(self._places))))
 
     def _copy(self, at: int) -> float:
-        copy, place, first, copies = WAYS[self.way], self._places[at], at * ROWS // len(self._places), 0
+        copy, places, copies = WAYS[self.way], self._places[at], 0
+        last = len(self._rows) - BATCH_ROWS
+        first = at * last // len(self._places)
         start = time.perf_counter()
         while (elapsed_s := time.perf_counter() - start) < self._run_s or not copies:
-            first = (first + BATCH_ROWS) % (ROWS - BATCH_ROWS)
-            copy(place, self._rows[first : first + BATCH_ROWS])
+            copy(places[copies % len(places)], self._rows[first : first + BATCH_ROWS])
+            first = (first + BATCH_ROWS) % last
             copies += 1
-        return copies * place.nbytes / elapsed_s
+        return copies * places[0].nbytes / elapsed_s

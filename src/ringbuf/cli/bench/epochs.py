@@ -27,12 +27,18 @@ class Entrant:
         self._count = PILOT
         self.arrived = 0  # batches, in all epochs
 
-    def check(self, batches: int) -> None:
-        """An epoch of which every byte is checked."""
-        self._samples.batches, number = batches, 0
-        for batch in self._loader:
+    def start(self, batches: int) -> None:
+        """Start the workers, and an epoch of so many batches."""
+        self._samples.batches = batches
+        self._begun = iter(self._loader)
+
+    def check(self) -> None:
+        """Check every byte of the epoch that was started."""
+        number = 0
+        for batch in self._begun:
             self._samples.check_all(self._who, number, batch)
             number += 1
+        del self._begun
         self._arrived(number)
 
     def warm_up(self) -> None:

@@ -13,7 +13,7 @@ from ringbuf.cli.bench.copying import Copying
 from ringbuf.cli.bench.epochs import Entrant
 from ringbuf.cli.bench.figures import ratio, spread
 from ringbuf.cli.bench.pair import pair
-from ringbuf.cli.bench.plan import PREFETCH, SMALL_ROW_BYTES, Size, fit, worker_counts
+from ringbuf.cli.bench.plan import SMALL, Size, fit, under_way, worker_counts
 from ringbuf.cli.bench.progress import Progress
 from ringbuf.cli.bench.samples import Samples
 from ringbuf.cli.bench.signals import Signals
@@ -30,13 +30,13 @@ def measure(size: Size, progress: Progress, signals: Signals) -> dict[str, Any]:
     progress.part("looking for torch")
     loaders, torch_version, why_not = _loaders()
     counts = worker_counts()
-    row_bytes, scaled_down = fit(size.row_bytes, max(counts), torch=torch_version is not None)
+    large, scaled_down = fit(size.large, max(counts), torch=torch_version is not None)
     runs_of_a_round = len(counts) * (2 * len(loaders.LOADERS) + 1) + 2
     progress.runs = size.rounds * runs_of_a_round
     bench = _Bench(size.rounds, size.budget_s / progress.runs, loaders, progress, signals)
     cells = []
-    for name, of_a_row in (("large", row_bytes), ("small", SMALL_ROW_BYTES)):
-        samples = Samples(of_a_row, loaders.form)
+    for name, shape in (("large", large), ("small", SMALL)):
+        samples = Samples(shape, loaders.form)
         cells += [bench.cell(name, samples, workers) for workers in counts]
         del samples
     return {
@@ -135,16 +135,15 @@ class _Guarded:
         self._entrant: Entrant | None = None
 
     def start(self, opened: Any, samples: Samples, workers: int, run_s: float, stack: ExitStack) -> None:
-        """Start its workers and check what they make, until every slot has been used again."""
-
         def start() -> None:
             loader: AbstractContextManager[Any] = opened(samples, workers)
             self._entrant = Entrant(NAMES[self.who], stack.enter_context(loader), samples, run_s)
-            self._entrant.check(2 * PREFETCH * workers + 3)
+            self._entrant.start(2 * under_way(workers))  # so that every slot is used again
 
         self._try(start)
 
     def warm_up(self) -> None:
+        self._try(lambda: self._entrant.check())
         self._try(lambda: self._entrant.warm_up())
 
     @property

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ringbuf.cli.bench.plan import BATCH_ROWS, ROWS
+from ringbuf.cli.bench.plan import BATCH_ROWS, Shape
 from ringbuf.cli.outcome import Failed
 
 __all__ = ["Samples"]
 
 
 class Samples:
-    """A dataset of float32 rows of `row_bytes` bytes each: sample i is row i modulo ROWS.
+    """A dataset of float32 rows: sample i is row i, and after the last one the first comes again.
 
     form: what becomes of each row, such as torch.from_numpy.
     batches: how long the dataset is. A loader asks at the beginning of an epoch, so that it may change between two.
     """
 
-    def __init__(self, row_bytes: int, form: Callable[[np.ndarray], Any] = np.asarray):
-        words = np.random.default_rng(0).integers(0, 2**30, (ROWS, row_bytes // 4), np.uint32)
+    def __init__(self, shape: Shape, form: Callable[[np.ndarray], Any] = np.asarray):
+        words = np.random.default_rng(0).integers(0, 2**30, (shape.rows, shape.row_bytes // 4), np.uint32)
         self.rows = words.view(np.float32)  # finite, whatever the bits
-        self.batch_bytes = BATCH_ROWS * row_bytes
+        self.batch_bytes = BATCH_ROWS * shape.row_bytes
         self.batches = 0
         self._formed = [form(row) for row in self.rows]
         self._sums = _sums(self.rows)
@@ -33,7 +33,7 @@ class Samples:
         return self.batches * BATCH_ROWS
 
     def __getitem__(self, index: int) -> Any:
-        return self._formed[index % ROWS]
+        return self._formed[index % len(self._formed)]
 
     def check_all(self, who: str, number: int, batch: Any) -> None:
         """Compare what the rows of a batch add up to. Failed says which row is another."""
@@ -60,7 +60,7 @@ class Samples:
         return array
 
     def _places(self, number: int) -> np.ndarray:
-        return (number * BATCH_ROWS + np.arange(BATCH_ROWS)) % ROWS
+        return (number * BATCH_ROWS + np.arange(BATCH_ROWS)) % len(self.rows)
 
 
 def _sums(rows: np.ndarray) -> np.ndarray:
