@@ -29,7 +29,8 @@ class Copying:
 
     def __init__(self, samples: Samples, threads: int, run_s: float):
         self._rows = samples.rows
-        places = [np.zeros((BATCH_ROWS, self._rows.shape[1]), np.float32) for _ in range(under_way(threads))]
+        shape = BATCH_ROWS, self._rows.shape[1]
+        places = [np.full(shape, 1, np.float32) for _ in range(under_way(threads))]  # its pages are there before time runs
         self._places = [places[at::threads] for at in range(threads)]
         self._run_s = run_s / 4
         rates = {}

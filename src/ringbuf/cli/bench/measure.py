@@ -77,7 +77,6 @@ class _Bench:
     def cell(self, name: str, samples: Samples, workers: int) -> dict[str, Any]:
         """One workload with so many workers: every loader, and copying if the batches are large, once in each round."""
         self._progress.part(f"{name} batches, {workers} worker{'' if workers == 1 else 's'}")
-        copying = Copying(samples, workers, self._run_s) if name == "large" else None
         copied: list[float] = []
         with ExitStack() as stack:
             entrants = []
@@ -86,6 +85,8 @@ class _Bench:
                 with self._signals.held():
                     entrant.start(opened, samples, workers, self._run_s, stack)
                 entrant.warm_up()
+            # Made when there are workers: they would share its pages, and each first copy would have the kernel copy them too.
+            copying = Copying(samples, workers, self._run_s) if name == "large" else None
             for number in range(self._rounds):
                 if copying is not None:
                     self._progress.run(f"round {number + 1} of {self._rounds}, copying")
