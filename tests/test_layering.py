@@ -71,26 +71,32 @@ PYTHON_ROWS = [
     ["net.share"],
     ["net"],
     [""],  # ringbuf/__init__.py
+    ["torch.collate"],
+    ["torch.dialect", "torch.rebuilding"],
+    ["torch.loader"],
+    ["torch"],
+    ["accelerate"],
     ["cli.outcome", "cli.page", "cli.units", "cli.counts", "cli.sigterm", "cli.processes"],
     ["cli.terminal", "cli.kinds.thing", "cli.bottleneck"],
     ["cli.colours"],
     ["cli.painter", "cli.factory"],
     ["cli.reporter", "cli.kinds.ring", "cli.kinds.server", "cli.kinds.loader"],
     ["cli.kinds"],
-    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace"],
+    ["cli.bench.plan", "cli.bench.figures", "cli.bench.progress", "cli.bench.signals", "cli.bench.pair", "cli.bench.table"],
+    ["cli.bench.samples", "cli.bench.plot"],
+    ["cli.bench.arrays", "cli.bench.tensors", "cli.bench.epochs", "cli.bench.copying", "cli.bench.picture"],
+    ["cli.bench.measure"],
+    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace", "cli.bench"],
     ["cli"],
     ["__main__"],
-    ["torch.collate"],
-    ["torch.dialect", "torch.rebuilding"],
-    ["torch.loader"],
-    ["torch"],
-    ["accelerate"],
 ]
 
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
 DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
 DOORS["cli.colours"] = {"rich"}
+DOORS["cli.bench.tensors"] = {"torch"}
+DOORS["cli.bench.plot"] = {"matplotlib"}
 DOORS["net.metrics"] = {"prometheus_client"}
 DOORS["net.zeromq"] = {"zmq"}
 DOORS["net.codec"] = {"lz4", "backports", "compression"}

@@ -22,7 +22,7 @@ from ringbuf.errors import RingbufError
 
 __all__ = ["main"]
 
-COMMANDS = ("serve", "ls", "stat", "top", "trace", "rm", "keygen")
+COMMANDS = ("serve", "ls", "stat", "top", "trace", "bench", "rm", "keygen")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
