@@ -72,23 +72,30 @@ PYTHON_ROWS = [
     ["net"],
     [""],  # ringbuf/__init__.py
     ["cli.outcome", "cli.page", "cli.units", "cli.counts", "cli.sigterm", "cli.processes"],
-    ["cli.terminal", "cli.kinds.thing", "cli.bottleneck"],
+    ["cli.terminal", "cli.kinds.thing", "cli.bottleneck", "cli.running"],
     ["cli.colours"],
     ["cli.painter", "cli.factory"],
     ["cli.reporter", "cli.kinds.ring", "cli.kinds.server", "cli.kinds.loader"],
     ["cli.kinds"],
-    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace"],
+    ["cli.diagnosis.measures", "cli.diagnosis.processes", "cli.diagnosis.forecast", "cli.diagnosis.facts"],
+    ["cli.diagnosis.shares"],
+    ["cli.diagnosis.causes"],
+    ["cli.diagnosis.verdict", "cli.diagnosis.machine", "cli.diagnosis.stretch", "cli.diagnosis.progress"],
+    ["cli.diagnosis.attached", "cli.diagnosis.trial", "cli.diagnosis.report"],
+    ["cli.diagnosis"],
+    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace", "cli.doctor"],
     ["cli"],
     ["__main__"],
     ["torch.collate"],
     ["torch.dialect", "torch.rebuilding"],
     ["torch.loader"],
+    ["torch.likeness"],
     ["torch"],
     ["accelerate"],
 ]
 
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
-DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
+DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.likeness", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
 DOORS["cli.colours"] = {"rich"}
 DOORS["net.metrics"] = {"prometheus_client"}
