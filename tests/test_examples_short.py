@@ -64,6 +64,14 @@ def test_the_server_example_serves_a_local_and_a_remote_trainer():
     assert "The server copied 0 batches" in output
 
 
+def test_the_slow_example_is_diagnosed_and_follows_the_advice():
+    output = run("slow_pipeline.py", "--seconds=0.6")
+    assert "doctor: input-bound, highly" in output and "most of it waiting" in output
+    workers = re.search(r"^doctor: num_workers=(\d+) instead of 1 would", output, re.MULTILINE)[1]
+    (before,), (after,) = (re.findall(rf"^with {n} workers? it waits (\d+)% of the time$", output, re.M) for n in (1, workers))
+    assert int(after) < int(before)
+
+
 @pytest.mark.parametrize("full", ["overwrite", "block"])
 def test_the_camera_example_drops_pictures_only_where_it_does_not_wait(full):
     output = run("camera.py", f"--full={full}", "--pictures=100")

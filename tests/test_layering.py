@@ -74,10 +74,11 @@ PYTHON_ROWS = [
     ["torch.collate"],
     ["torch.dialect", "torch.rebuilding"],
     ["torch.loader"],
+    ["torch.likeness"],
     ["torch"],
     ["accelerate"],
     ["cli.outcome", "cli.page", "cli.units", "cli.counts", "cli.sigterm", "cli.processes"],
-    ["cli.terminal", "cli.kinds.thing", "cli.bottleneck"],
+    ["cli.terminal", "cli.kinds.thing", "cli.bottleneck", "cli.running"],
     ["cli.colours"],
     ["cli.painter", "cli.factory"],
     ["cli.reporter", "cli.kinds.ring", "cli.kinds.server", "cli.kinds.loader"],
@@ -86,13 +87,19 @@ PYTHON_ROWS = [
     ["cli.bench.samples", "cli.bench.plot"],
     ["cli.bench.arrays", "cli.bench.tensors", "cli.bench.epochs", "cli.bench.copying", "cli.bench.picture"],
     ["cli.bench.measure"],
-    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace", "cli.bench"],
+    ["cli.diagnosis.measures", "cli.diagnosis.processes", "cli.diagnosis.forecast", "cli.diagnosis.facts"],
+    ["cli.diagnosis.shares"],
+    ["cli.diagnosis.causes"],
+    ["cli.diagnosis.verdict", "cli.diagnosis.machine", "cli.diagnosis.stretch", "cli.diagnosis.progress"],
+    ["cli.diagnosis.attached", "cli.diagnosis.trial", "cli.diagnosis.report"],
+    ["cli.diagnosis"],
+    ["cli.serve", "cli.keygen", "cli.ls", "cli.stat", "cli.top", "cli.rm", "cli.trace", "cli.bench", "cli.doctor"],
     ["cli"],
     ["__main__"],
 ]
 
 # Packages that are neither ours nor Python's own: numpy anywhere, each other one through its door alone.
-DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.loader", "torch.rebuilding")}
+DOORS = {part: {"torch"} for part in ("torch.collate", "torch.dialect", "torch.likeness", "torch.loader", "torch.rebuilding")}
 DOORS["accelerate"] = {"accelerate"}
 DOORS["cli.colours"] = {"rich"}
 DOORS["cli.bench.tensors"] = {"torch"}

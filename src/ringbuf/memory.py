@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from collections.abc import Iterator
 
 SHM = "/dev/shm"
 CGROUP = "/sys/fs/cgroup"
 MEMBERSHIP = "/proc/self/cgroup"
+# Of a control group: its limit, what it uses, and in memory.stat what of that is cache, and what of the cache stays.
+MEMORY_FILES = ("memory.max", "memory.current", "file", "shmem")
+MEMORY_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem")
 
 
 def path_of(name: str) -> str:
@@ -83,28 +87,35 @@ def _machine_bytes() -> int:
 
 def _cgroup_bytes() -> list[int]:
     """What the limits of our control group, and of those around it, leave."""
+    return [left for group in control_groups("memory", MEMBERSHIP) for left in left_in_group(*group)]
+
+
+def control_groups(controller: str, membership: str) -> Iterator[tuple[str, bool]]:
+    """The folders of the control groups that a process is in, each followed by the one around it; and whether that is of the
+    unified hierarchy, version 2.
+
+    membership: /proc/PID/cgroup.
+    """
     try:
-        with open(MEMBERSHIP) as lines:
+        with open(membership) as lines:
             groups = [line.rstrip("\n").split(":", 2) for line in lines]
     except OSError:
-        return []
-    found = []
+        return
     for _, controllers, path in groups:
         if controllers == "":
-            files = (CGROUP, "memory.max", "memory.current", "file", "shmem")
-        elif "memory" in controllers.split(","):
-            files = (f"{CGROUP}/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem")
+            root = CGROUP
+        elif controller in controllers.split(","):
+            root = f"{CGROUP}/{controller}"
         else:
             continue
         while path:
-            found += _group_bytes(path.rstrip("/"), *files)
+            yield root + path.rstrip("/"), controllers == ""
             path = "" if path == "/" else os.path.dirname(path)
-    return found
 
 
-def _group_bytes(path: str, root: str, limit: str, usage: str, cache: str, shmem: str) -> list[int]:
+def left_in_group(folder: str, unified: bool) -> list[int]:
     """Bytes that one group may still take, or nothing when it has no limit or is not ours to read."""
-    folder = root + path
+    limit, usage, cache, shmem = MEMORY_FILES if unified else MEMORY_FILES_1
     try:
         with open(f"{folder}/{limit}") as most, open(f"{folder}/{usage}") as used:
             left = int(most.read()) - int(used.read())

@@ -4,6 +4,7 @@ ABOUT                 one line for the list of commands
 EXAMPLES              what `--help` ends with
 arguments(parser)     its options
 run(options) -> int   its work; returns the exit code
+EXIT_CODES            what these mean, where that is not what they mean elsewhere
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ringbuf.errors import RingbufError
 
 __all__ = ["main"]
 
-COMMANDS = ("serve", "ls", "stat", "top", "trace", "bench", "rm", "keygen")
+COMMANDS = ("serve", "ls", "stat", "top", "doctor", "trace", "bench", "rm", "keygen")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
             name,
             help=module.ABOUT,
             description=module.__doc__,
-            epilog=f"examples:\n{module.EXAMPLES.rstrip()}\n\n{EXIT_CODES}",
+            epilog=f"examples:\n{module.EXAMPLES.rstrip()}\n\n{getattr(module, 'EXIT_CODES', EXIT_CODES)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.arguments(command)

@@ -11,7 +11,8 @@ import math
 import sys
 import time
 
-from ringbuf.cli.outcome import DONE, WrongUsage
+from ringbuf.cli.outcome import DONE
+from ringbuf.cli.running import open_loader
 
 ABOUT = "write what a running loader does into a file for Perfetto"
 
@@ -36,18 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ringbuf import telemetry
     from ringbuf.telemetry.tracing import TraceFile, Tracks, check_trace_path
 
-    try:
-        reader = telemetry.open(options.loader)
-    except ValueError as error:
-        raise WrongUsage(str(error)) from None
-    except FileNotFoundError:
-        if not options.loader.isdigit():
-            raise
-        reader = telemetry.open(int(options.loader))
-    with reader:
+    with open_loader(options.loader) as reader:
         path = options.output or f"{reader.name}.trace.json"
         file = TraceFile(check_trace_path(path))
         cursor = reader.cursor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -435,6 +436,12 @@ class LoaderBase:
         """What this loader has done since it was made."""
         snapshots = [] if self._observed is None else self._observed.snapshots()
         return self._account.stats(workers=self.num_workers, snapshots=snapshots)
+
+    def _copy_called(self, name: str) -> Any:
+        """A fresh loader with these settings, which telemetry finds by that name, and which writes no trace."""
+        made = copy.copy(self)
+        made._telling_name, made.trace = name, None
+        return made
 
     def reset(self) -> None:
         """End the workers that are kept from pass to pass; the next pass starts new ones, which see the dataset as it is
