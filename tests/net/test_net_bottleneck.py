@@ -28,6 +28,14 @@ def test_in_split_all_clients_are_slow_together():
     assert found.kind == "clients" and found.text.startswith("the clients, all 2 of them: the source waited")
 
 
+def test_in_split_who_keeps_others_waiting_at_the_end_of_an_epoch_is_named():
+    clients = ClientShare("quick", 0.72, lag=0), ClientShare("slow", 0.02, lag=2), ClientShare("also quick", 0.6)
+    found = named(*clients, room=0.46)
+    assert found.kind == "client"
+    assert found.text == "client slow: others waited 72 % of the last minute, at the end of an epoch, for what it has in hand"
+    assert named(*clients, room=0.05).kind == "source"  # it has no batches either
+
+
 def test_in_broadcast_the_client_that_is_behind_is_named_although_others_wait_for_it():
     clients = ClientShare("quick", 0.9, lag=0), ClientShare("slow", 0.0, lag=9)
     assert named(*clients, mode="broadcast", room=0.6).text.startswith("client slow: ")

@@ -69,6 +69,11 @@ def find(
         return Bottleneck(
             "balanced", f"balanced: clients waited {percent(waited)} of {last}, the source {percent(room)} for room"
         )
+    if mode == "split" and room >= WORTH_NAMING:  # there are batches, so who waits does so at the end of an epoch
+        busiest, idlest = min(asking, key=lambda client: (client.waited, -client.lag)), max(client.waited for client in asking)
+        if busiest.waited < WORTH_NAMING <= idlest:
+            text = f"others waited {percent(idlest)} of {last}, at the end of an epoch, for what it has in hand"
+            return Bottleneck("client", f"client {busiest.label}{_or_the_network(busiest)}: {text}")
     if waited >= room:
         who = "clients waited" if len(clients) > 1 else "the client waited"
         return Bottleneck("source", f"the source: {who} {percent(waited)} of {last}")
@@ -76,8 +81,11 @@ def find(
     if mode == "split" and len(asking) > 1:
         return Bottleneck("clients", f"the clients, all {len(asking)} of them: {waiting}")
     slowest = max(asking, key=lambda client: (client.lag, -client.waited))
-    network = "" if slowest.local else ", or the network to it"
-    return Bottleneck("client", f"client {slowest.label}{network}: {waiting}")
+    return Bottleneck("client", f"client {slowest.label}{_or_the_network(slowest)}: {waiting}")
+
+
+def _or_the_network(client: ClientShare) -> str:
+    return "" if client.local else ", or the network to it"
 
 
 def percent(share: float) -> str:
