@@ -411,6 +411,7 @@ class Rows(RuleBasedStateMachine):
         self.seats = [ringbuf.rows.Seat(self.others[row], row) for row in range(ROWS - 1)] + [None]
         self.given = [None] * ROWS
         self.out = {}  # number -> rows handed in
+        self.given_up = set()  # (number, row): it was left unwritten, and stays missing
         self.batches = []  # (batch, number, missing)
 
     def teardown(self):
@@ -461,6 +462,8 @@ class Rows(RuleBasedStateMachine):
     @rule(row=st.integers(0, ROWS - 1))
     def leave(self, row):
         if self.seats[row] is not None:
+            if self.given[row] is not None:
+                self.given_up.add((self.given[row].number, row))
             self.seats[row].close()
             self.seats[row] = self.given[row] = None
 
@@ -469,7 +472,8 @@ class Rows(RuleBasedStateMachine):
         """A process comes, and is killed with a row in hand, after it has perhaps handed in another."""
         if self.seats[row] is not None:
             return
-        waits = sorted((this.number, there) for this, there in self.out.items() if row not in there)
+        rounds = sorted((this.number, there) for this, there in self.out.items() if row not in there)
+        waits = [(number, there) for number, there in rounds if (number, row) not in self.given_up]
 
         def come():
             seat = ringbuf.rows.Seat(self.rows, row)

@@ -107,7 +107,7 @@ FAULTS = [
           "uint32_t seen = rb_event_prepare(event);\n\t\trc = attempt->run(ring, attempt);\n\t\tif (rc != -EAGAIN)\n\t\t\treturn rc;\n",
           "uint32_t seen = rb_event_prepare(event);\n", "waiting one-each", "sleeps for ever"),
     Fault("a flag that does not stay", "wait.c", "&word, word | FLAG,", "&word, word,", "waiting one-each", "does not end"),
-    Fault("a commit that wakes nobody", "ringbuf.c", "else if (rc == 0)\n\t\trb_event_notify(&ring->map.control->ready);", "", "waiting one-each",
+    Fault("a commit that wakes nobody", "ringbuf.c", "else\n\t\trb_event_notify(&ring->map.control->ready);", "", "waiting one-each",
           "sleeps for ever"),
     Fault("a claim that backs out unheard", "ringbuf.c", "if (rc == -EPIPE)\n\t\trb_handle_notify(ring);", "", "waiting finish", "sleeps for ever"),
 ]

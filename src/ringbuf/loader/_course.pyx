@@ -66,6 +66,7 @@ cdef class Course:
     """
 
     cdef public bint finished
+    cdef public object handed # (number, worker_id) of the batch that was handed out last, until it is counted
     cdef readonly dict constants
     cdef readonly object to_skip
     cdef bint numbered
@@ -117,6 +118,13 @@ cdef class Course:
             self.owed.add(number)
         return new_tuple(Job, (number, index, *self.common))
 
+    def settle(self):
+        """Count the batch that was handed out last."""
+        cdef object handed = self.handed
+        self.handed = None
+        if handed is not None:
+            self.deliver(handed[0], handed[1])
+
     def deliver(self, number, worker_id=0):
         """A batch was handed out, or an error in its place."""
         if self.numbered:
@@ -128,6 +136,7 @@ cdef class Course:
             self.top += 1
 
     def progress(self):
+        self.settle()
         # Another thread may be about to ask for the next batch: nothing is owed below the position that was not so when that was
         # read, and the set is copied in one step.
         cdef Py_ssize_t top = self.top

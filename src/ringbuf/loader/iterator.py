@@ -174,7 +174,7 @@ class WorkerIterator(Pass):
             self._answers.clear()
             self._mend_at = 0.0
             self._done = False
-            self._num_yielded = 0
+            self._num_yielded, self._made = 0, None
             self._course, self._promise, self._to_skip = course, promise, list(to_skip)
             self._length = loader._pass_length()
             self._announce()
@@ -216,7 +216,7 @@ class WorkerIterator(Pass):
 
     # ---- one batch
 
-    def _produce(self) -> Any:
+    def _produce(self) -> None:
         if self._waiting:
             self._refuse_within()
         if not self._steady:
@@ -250,20 +250,29 @@ class WorkerIterator(Pass):
                 self._deliver(task)
                 self._go_on(task)
                 raise
+            if batch is LEFT_OUT:
+                self._go_on(task)
+                self._deliver(task)
+                continue
+            self._made = batch, (task.batch, task.worker_id or 0)  # before the pass is steady: see Pass.__next__
+            del batch
             self._go_on(task)
-            self._deliver(task)  # last of all: what an interrupt loses was not delivered
-            if batch is not LEFT_OUT:
-                return batch
+            self._meter.take(task.batch, task.worker_id)
+            return
         while self._salvaged:
             task, answer = self._salvaged.popleft()
             if self._skipped(task):
                 continue
-            self._deliver(task)
             if isinstance(answer, Failure):
+                self._deliver(task)
                 self._report(answer)
             batch = self._content(task, answer)
-            if batch is not LEFT_OUT:
-                return batch
+            if batch is LEFT_OUT:
+                self._deliver(task)
+                continue
+            self._made = batch, (task.batch, task.worker_id or 0)
+            self._meter.take(task.batch, task.worker_id)
+            return
         raise self._failure
 
     def _deliver(self, task: Task) -> None:

@@ -62,6 +62,7 @@ class Pass:
         self._finish_batch = finish
         self._to_skip = list(to_skip)
         self._num_yielded = 0
+        self._made: tuple[Any, tuple[int, int]] | None = None  # a batch until it is handed out, and (number, worker_id) of it
         self._done = False
         self._closed = False  # before it was done
         self._pid = os.getpid()
@@ -75,28 +76,38 @@ class Pass:
             raise RuntimeError(
                 f"this iterator belongs to process {self._pid}; in a forked process call iter() on the loader anew"
             )
-        with self._lock:
-            if self._closed:
-                raise Closed("the loader was closed before this pass was over")
-            if self._done:
-                raise StopIteration
-            meter, handed_out = self._meter, False
-            if meter.wait():
-                self._gauge()
-            try:
-                batch = self._produce()
-                handed_out = True
-            finally:
-                meter.got(handed_out)
-            if self._tracer is not None:
-                self._tracer.turn()
-            self._num_yielded += 1
-            if self._promise is not None and self._num_yielded > self._promise.samples:
-                self._warn_of_broken_promise()
-            return batch
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise Closed("the loader was closed before this pass was over")
+                if self._made is None:
+                    if self._done:
+                        raise StopIteration
+                    self._make()
+            # Python looks for interrupts, and lets other threads run, at calls: there is none from here on, so that no interrupt,
+            # such as Ctrl-C, loses a batch, or has one count as handed out that was not.
+            if self._made is not None:
+                batch, self._course.handed = self._made
+                self._made = None
+                return batch
+
+    def _make(self) -> None:
+        self._course.settle()
+        meter = self._meter
+        if meter.wait():
+            self._gauge()
+        try:
+            self._produce()
+        finally:
+            meter.got(self._made is not None)
+        if self._tracer is not None:
+            self._tracer.turn()
+        self._num_yielded += 1
+        if self._promise is not None and self._num_yielded > self._promise.samples:
+            self._warn_of_broken_promise()
 
     def _finished(self, batch: Any) -> Any:
-        """A batch as it is handed out. Done before it counts as delivered: an interrupt meanwhile loses it, and that is said."""
+        """A batch as it is handed out. Done before it counts as made: an interrupt meanwhile loses it, and that is said."""
         return batch if batch is LEFT_OUT or self._finish_batch is None else self._finish_batch(batch)
 
     @property
@@ -114,9 +125,10 @@ class Pass:
         """End the pass. Whoever asks for a batch that it still owed gets Closed, and does not take it for the end."""
         self._closed = not self._done
         self._done = True
+        self._made = None
 
-    def _produce(self) -> Any:
-        """The next batch; StopIteration, with `_done` set, after the last one."""
+    def _produce(self) -> None:
+        """Put the next batch into `_made`; StopIteration, with `_done` set, after the last one."""
         raise NotImplementedError
 
     def _announce(self) -> None:
@@ -155,10 +167,9 @@ class InProcessIterator(Pass):
         # Samples that are seeded one by one would otherwise leave their mark on the program's own random streams.
         self._aside = preserved if self._course.constants.get("seed") is not None else nullcontext
 
-    def _produce(self) -> Any:
+    def _produce(self) -> None:
         self._skip()
-        batch = LEFT_OUT
-        while batch is LEFT_OUT:
+        while self._made is None:
             try:
                 job = next(self._course)
             except StopIteration:
@@ -169,6 +180,7 @@ class InProcessIterator(Pass):
                     batch = self._finished(self._fetcher.fetch(job, PrivateRoom(), private=True))
                 nbytes = array_bytes(batch)
                 if batch is not LEFT_OUT:
+                    self._made = batch, (job.batch, 0)
                     self._maker.end(nbytes)
             except Exhausted:
                 self._end()
@@ -178,9 +190,10 @@ class InProcessIterator(Pass):
             finally:
                 self._maker.end()
                 self._note(self._fetcher.report())
-            self._deliver(job.batch)
+            if batch is LEFT_OUT:
+                self._deliver(job.batch)
+        self._meter.take(job.batch)
         self._meter.received(nbytes)
-        return batch
 
     def _deliver(self, number: int) -> None:
         self._course.deliver(number)

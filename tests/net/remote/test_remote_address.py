@@ -111,4 +111,4 @@ for what in (lambda: ringbuf.Server([1], bind="tcp://127.0.0.1:0"), lambda: ring
         print(error)
 """
     done = script(code)
-    assert done.stdout.count("pip install ringloader[net]") == 2, done.stderr
+    assert done.stdout.count("pip install 'ringloader[net]'") == 2, done.stderr

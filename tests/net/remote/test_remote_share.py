@@ -74,9 +74,9 @@ def test_where_no_descriptor_is_left_who_is_there_goes_on_and_others_come_later(
     try:
         with pytest.raises(ConnectionError):
             ringbuf.connect(server.address, share=name, timeout=0.3)
-        got.append(int(next(first)[0]))
     finally:
         resource.prlimit(relay, resource.RLIMIT_NOFILE, (soft, hard))
+    got.append(int(next(first)[0]))
     second = connect(server.address, share=name)
     both = [threading.Thread(target=lambda s=stream: got.extend(int(batch[0]) for batch in s)) for stream in (first, second)]
     [thread.start() for thread in both]
